@@ -5,15 +5,36 @@ mod build;
 mod bundle;
 mod check;
 mod connection;
+mod describe;
+mod events;
+mod export;
+mod facts;
+mod get;
 mod helmfile;
+mod history;
 mod install;
+mod kind;
 mod migrate;
+mod output;
+#[cfg(test)]
+mod page;
+mod place;
+mod reconcile;
+mod resume;
+mod row;
 mod serve;
 mod shell;
+mod stats;
+mod suspend;
+mod table;
 mod template;
 mod time_limit;
+mod trace;
+mod tree;
 mod uninstall;
+mod values;
 mod version;
+mod why;
 
 use std::process::ExitCode;
 
@@ -21,60 +42,57 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use crate::settings::Settings;
 
-/// The command line. The flags of a command are declared once it is named: those of `serve` alone take as long to declare
-/// as a small build takes.
+/// A command whose flags are declared once it is named: those of `serve` alone take as long to declare as a small build takes.
+macro_rules! declared {
+    ($name:literal, $about:expr, $flags:ty) => {
+        Command::new($name)
+            .about($about)
+            .defer(|it| <$flags>::augment_args(it).about($about).long_about(None))
+    };
+    ($name:literal, $about:expr, $flags:ty, $examples:expr) => {
+        Command::new($name).about($about).defer(|it| {
+            <$flags>::augment_args(it).about($about).long_about(None).after_help($examples)
+        })
+    };
+}
+
+/// The command line.
 fn command() -> Command {
-    let of = |name, about| Command::new(name).about(about);
+    let commands = [
+        declared!("bootstrap", BOOTSTRAP, bootstrap::Args),
+        declared!("build", BUILD, build::Args),
+        declared!("bundle", BUNDLE, bundle::Args),
+        declared!("check", CHECK, check::Args),
+        declared!("completion", COMPLETION, shell::Completion),
+        declared!("describe", DESCRIBE, describe::Args, describe::EXAMPLES),
+        declared!("events", EVENTS, events::Args, events::EXAMPLES),
+        declared!("export", EXPORT, export::Args, export::EXAMPLES),
+        declared!("get", GET, get::Args, get::EXAMPLES),
+        Command::new("helmfile").about(HELMFILE).defer(helmfile::Flags::augment_args),
+        declared!("history", HISTORY, history::Args, history::EXAMPLES),
+        declared!("install", INSTALL, install::Args),
+        declared!("man", MAN, shell::Man),
+        declared!("migrate", MIGRATE, migrate::Args),
+        declared!("reconcile", RECONCILE, reconcile::Args, reconcile::EXAMPLES),
+        declared!("resume", RESUME, resume::Args, resume::EXAMPLES),
+        declared!("serve", SERVE, Settings),
+        declared!("stats", STATS, stats::Args, stats::EXAMPLES),
+        declared!("suspend", SUSPEND, suspend::Args, suspend::EXAMPLES),
+        Command::new("template").about(TEMPLATE).defer(template::Flags::augment_args),
+        declared!("trace", TRACE, trace::Args, trace::EXAMPLES),
+        declared!("tree", TREE, tree::Args, tree::EXAMPLES),
+        declared!("uninstall", UNINSTALL, uninstall::Args),
+        declared!("values", VALUES, values::Args, values::EXAMPLES),
+        declared!("version", VERSION, version::Args),
+        declared!("why", WHY, why::Args, why::EXAMPLES),
+    ];
     Command::new("windlass")
         .about("Keep Kubernetes clusters equal to what is declared in Git")
         .version(env!("CARGO_PKG_VERSION"))
         .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(
-            of("bootstrap", BOOTSTRAP)
-                .defer(|it| bootstrap::Args::augment_args(it).about(BOOTSTRAP).long_about(None)),
-        )
-        .subcommand(
-            of("build", BUILD)
-                .defer(|it| build::Args::augment_args(it).about(BUILD).long_about(None)),
-        )
-        .subcommand(
-            of("bundle", BUNDLE)
-                .defer(|it| bundle::Args::augment_args(it).about(BUNDLE).long_about(None)),
-        )
-        .subcommand(
-            of("check", CHECK)
-                .defer(|it| check::Args::augment_args(it).about(CHECK).long_about(None)),
-        )
-        .subcommand(
-            of("completion", COMPLETION)
-                .defer(|it| shell::Completion::augment_args(it).about(COMPLETION).long_about(None)),
-        )
-        .subcommand(of("helmfile", HELMFILE).defer(helmfile::Flags::augment_args))
-        .subcommand(
-            of("install", INSTALL)
-                .defer(|it| install::Args::augment_args(it).about(INSTALL).long_about(None)),
-        )
-        .subcommand(
-            of("man", MAN).defer(|it| shell::Man::augment_args(it).about(MAN).long_about(None)),
-        )
-        .subcommand(
-            of("migrate", MIGRATE)
-                .defer(|it| migrate::Args::augment_args(it).about(MIGRATE).long_about(None)),
-        )
-        .subcommand(
-            of("serve", SERVE).defer(|it| Settings::augment_args(it).about(SERVE).long_about(None)),
-        )
-        .subcommand(of("template", TEMPLATE).defer(template::Flags::augment_args))
-        .subcommand(
-            of("uninstall", UNINSTALL)
-                .defer(|it| uninstall::Args::augment_args(it).about(UNINSTALL).long_about(None)),
-        )
-        .subcommand(
-            of("version", VERSION)
-                .defer(|it| version::Args::augment_args(it).about(VERSION).long_about(None)),
-        )
+        .subcommands(commands)
 }
 
 const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
@@ -82,14 +100,34 @@ const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const BUNDLE: &str = "Pack a helmfile with all charts that it names into one archive";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const COMPLETION: &str = "Print a script by which a shell completes commands and flags";
+const DESCRIBE: &str = "Describe an object: conditions, sources, what it applied, events";
+const EVENTS: &str = "Print what happened to objects and their sources";
+const EXPORT: &str = "Print objects as manifests";
+const GET: &str = "Print objects of any kinds in one table";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
+const HISTORY: &str = "Print what was applied or released, and when";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const MAN: &str = "Write the manual pages of all commands";
 const MIGRATE: &str = "Take a cluster over from Flux, or give it back; convert objects of others";
+const RECONCILE: &str = "Reconcile objects now, and follow what happens";
+const RESUME: &str = "Resume objects that are suspended";
 const SERVE: &str = "Run the operator";
+const STATS: &str = "Count objects that are ready, failing and suspended";
+const SUSPEND: &str = "Suspend objects, with an owner, a reason and an end";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
+const TRACE: &str = "Trace an object of the cluster back to the revision that it comes from";
+const TREE: &str = "Print what an object applied, down to Pods, with health";
 const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
+const VALUES: &str = "Print the values of a HelmRelease, and which source sets each";
 const VERSION: &str = "Print the version of windlass, and those of what it reproduces";
+const WHY: &str = "Say why an object is not ready, and what would help";
+
+/// Exit status of a command that found something to mend.
+const FOUND: u8 = 1;
+/// Exit status of a command that failed, or was used wrongly.
+const FAILED: u8 = 2;
+/// Exit status where the cluster cannot be reached.
+const UNREACHABLE: u8 = 3;
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
@@ -107,7 +145,10 @@ pub(crate) fn run() -> ExitCode {
             {
                 eprintln!("windlass: {error:#}");
             }
-            ExitCode::FAILURE
+            match error.downcast_ref::<connection::Unreachable>() {
+                Some(_) => ExitCode::from(UNREACHABLE),
+                None => ExitCode::from(FAILED),
+            }
         }
     }
 }
@@ -123,13 +164,26 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("completion", given)) => {
             shell::complete(flags(given)?, command()).map(|()| ExitCode::SUCCESS)
         }
+        Some(("describe", given)) => describe::run(&flags(given)?),
+        Some(("events", given)) => events::run(&flags(given)?),
+        Some(("export", given)) => export::run(&flags(given)?),
+        Some(("get", given)) => get::run(&flags(given)?),
+        Some(("history", given)) => history::run(&flags(given)?),
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
         Some(("man", given)) => shell::man(&flags(given)?, command()).map(|()| ExitCode::SUCCESS),
         Some(("migrate", given)) => migrate::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
+        Some(("reconcile", given)) => reconcile::run(&flags(given)?),
+        Some(("resume", given)) => resume::run(&flags(given)?),
+        Some(("suspend", given)) => suspend::run(&flags(given)?),
+        Some(("values", given)) => values::run(&flags(given)?),
+        Some(("stats", given)) => stats::run(&flags(given)?),
+        Some(("trace", given)) => trace::run(&flags(given)?),
+        Some(("tree", given)) => tree::run(&flags(given)?),
         Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("version", given)) => version::run(flags(given)?).map(|()| ExitCode::SUCCESS),
+        Some(("why", given)) => why::run(&flags(given)?),
         Some((_, given)) => Ok(template::run(flags(given)?)),
         None => Ok(ExitCode::FAILURE),
     })
@@ -150,6 +204,13 @@ fn wrong_usage(error: &clap::Error) -> ExitCode {
         eprintln!("Error: {text}");
     }
     ExitCode::FAILURE
+}
+
+/// What a command prints for `--help`.
+#[cfg(test)]
+fn help(name: &str) -> String {
+    let asked = command().try_get_matches_from(["windlass", name, "--help"]);
+    asked.map_or_else(|error| error.to_string(), |_| String::new())
 }
 
 #[cfg(test)]

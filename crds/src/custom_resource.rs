@@ -7,18 +7,29 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-/// How a CRD names its kind.
-pub(crate) struct Names {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) plural: &'static str,
-    pub(crate) short: &'static [&'static str],
+/// How a kind is called.
+pub struct Names {
+    /// Its API group.
+    pub group: &'static str,
+    /// The version of the group.
+    pub version: &'static str,
+    /// The kind as manifests have it.
+    pub kind: &'static str,
+    /// Its plural in paths.
+    pub plural: &'static str,
+    /// Its short names.
+    pub short: &'static [&'static str],
     /// The category that the kind has besides `all` and `fluxcd`.
-    pub(crate) category: &'static str,
+    pub category: &'static str,
     /// Whether it has a status, which is a subresource then.
     pub(crate) has_status: bool,
     pub(crate) columns: &'static [Column],
+}
+
+/// A kind that has [`Names`].
+pub(crate) trait Named {
+    /// How it is called.
+    const CALLED: &'static Names;
 }
 
 /// A column of `kubectl get`.
@@ -111,6 +122,10 @@ macro_rules! custom_resource {
                 object.metadata.name = Some(name.to_owned());
                 object
             }
+        }
+
+        impl $crate::custom_resource::Named for $kind {
+            const CALLED: &'static $crate::custom_resource::Names = &Self::NAMES;
         }
 
         impl serde::Serialize for $kind {

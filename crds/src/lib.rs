@@ -38,8 +38,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use custom_resource::Named;
+
 pub use artifact::Artifact;
 pub use condition::Condition;
+pub use custom_resource::Names;
 pub use duration::GoDuration;
 pub use health_check::CustomHealthCheck;
 pub use inventory::{ResourceInventory, ResourceRef};
@@ -54,14 +57,15 @@ pub use reference::{
 /// A kind: its CRD, and its type for those who have objects as JSON.
 #[derive(Clone, Copy)]
 struct Kind {
+    called: &'static Names,
     crd: fn() -> CustomResourceDefinition,
     rewrite: fn(Value) -> Result<Value, serde_json::Error>,
 }
 
 impl Kind {
-    const fn of<K: CustomResourceExt + DeserializeOwned + Serialize>() -> Self {
+    const fn of<K: CustomResourceExt + DeserializeOwned + Named + Serialize>() -> Self {
         let rewrite = |object| serde_json::to_value(serde_json::from_value::<K>(object)?);
-        Self { crd: K::crd, rewrite }
+        Self { called: K::CALLED, crd: K::crd, rewrite }
     }
 }
 
@@ -92,6 +96,11 @@ pub fn all() -> Vec<(String, CustomResourceDefinition)> {
         format!("{}.{}.yaml", crd.spec.names.plural, crd.spec.group)
     };
     KINDS.iter().map(|kind| (kind.crd)()).map(|crd| (file(&crd), crd)).collect()
+}
+
+/// How every kind is called, in the order of [`all`].
+pub fn names() -> impl Iterator<Item = &'static Names> {
+    KINDS.iter().map(|kind| kind.called)
 }
 
 /// An object as the type of its kind reads and writes it: without what the type does not know. `None` if its `apiVersion`

@@ -18,15 +18,68 @@ use crate::settings::parse_duration;
 /// How long the API server may take to answer at first.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Which cluster is meant, and in whose name it is asked: the flags of kubectl.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Reach {
+    /// Path of the kubeconfig; by default `$KUBECONFIG`, then ~/.kube/config
+    #[arg(long, value_name = "PATH", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; by default the current one
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    context: Option<String>,
+    /// Cluster of the kubeconfig; by default that of the context
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    cluster: Option<String>,
+    /// User of the kubeconfig; by default that of the context
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    user: Option<String>,
+    /// User or ServiceAccount to impersonate
+    #[arg(long = "as", value_name = "USER", help_heading = "Cluster")]
+    impersonate: Option<String>,
+    /// Group to impersonate; may be repeated
+    #[arg(
+        long = "as-group",
+        value_name = "GROUP",
+        requires = "impersonate",
+        help_heading = "Cluster"
+    )]
+    groups: Vec<String>,
+}
+
+impl Reach {
+    /// The cluster and the version of its API server.
+    ///
+    /// # Errors
+    /// There is no such kubeconfig or context, or the API server did not respond ([`Unreachable`]).
+    pub(super) async fn open(&self) -> anyhow::Result<(Cluster, String)> {
+        let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
+        let access = Access {
+            kubeconfig: kubeconfig.as_deref(),
+            context: context.as_deref(),
+            cluster: cluster.as_deref(),
+            user: user.as_deref(),
+            impersonate: impersonate.as_deref(),
+            groups,
+        };
+        connected(access).await
+    }
+}
+
+/// The API server did not respond.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unreachable;
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the cluster cannot be reached")
+    }
+}
+
 /// Which cluster is meant, and where windlass is in it.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Connection {
-    /// Path of the kubeconfig; by default `$KUBECONFIG`, then ~/.kube/config
-    #[arg(long, value_name = "PATH")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; by default the current one
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    reach: Reach,
     /// Namespace of windlass
     #[arg(
         short,
@@ -47,7 +100,7 @@ pub(super) struct Connection {
 /// There is no such kubeconfig or context, or the API server did not respond.
 pub(super) async fn connected(access: Access<'_>) -> anyhow::Result<(Cluster, String)> {
     let cluster = connect(access, "cli", &Leadership::unlimited(), &Metrics::new()).await?;
-    let version = cluster.await_answer(ANSWER_LIMIT).await?;
+    let version = cluster.await_answer(ANSWER_LIMIT).await.context(Unreachable)?;
     Ok((cluster, version))
 }
 
@@ -57,9 +110,7 @@ impl Connection {
     /// # Errors
     /// There is no such kubeconfig or context, or the API server did not respond.
     pub(super) async fn open(&self) -> anyhow::Result<(Cluster, String)> {
-        let access =
-            Access { kubeconfig: self.kubeconfig.as_deref(), context: self.context.as_deref() };
-        connected(access).await
+        self.reach.open().await
     }
 }
 

@@ -78,6 +78,14 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     if said.error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Loads a chart from a folder or an archive.
+///
+/// # Errors
+/// Helm's text.
+pub(super) fn load_chart(path: &std::path::Path) -> Result<helm::chart::Chart, String> {
+    files::load(path, &mut Vec::new())
+}
+
 /// What a command line prints; the error is that of the command.
 #[cfg(test)]
 pub(super) fn printed(arguments: &[&str]) -> Result<String, String> {

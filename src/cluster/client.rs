@@ -42,23 +42,43 @@ pub(crate) struct Access<'a> {
     pub(crate) kubeconfig: Option<&'a Path>,
     /// One of its contexts, if not the current one.
     pub(crate) context: Option<&'a str>,
+    /// One of its clusters, if not that of the context.
+    pub(crate) cluster: Option<&'a str>,
+    /// One of its users, if not that of the context.
+    pub(crate) user: Option<&'a str>,
+    /// Somebody in whose name requests are sent.
+    pub(crate) impersonate: Option<&'a str>,
+    /// Groups of that one.
+    pub(crate) groups: &'a [String],
 }
 
 impl Access<'_> {
     async fn config(self) -> anyhow::Result<Config> {
-        let context = self.context.map(str::to_owned);
-        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-        Ok(match (self.kubeconfig, self.context) {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let options = KubeConfigOptions {
+            context: owned(self.context),
+            cluster: owned(self.cluster),
+            user: owned(self.user),
+        };
+        let is_chosen = self.context.or(self.cluster).or(self.user).is_some();
+        let mut config = match (self.kubeconfig, is_chosen) {
             (Some(path), _) => {
                 let kubeconfig = Kubeconfig::read_from(path)
                     .map_err(|e| anyhow::anyhow!("kubeconfig {}: {e}", path.display()))?;
                 Config::from_custom_kubeconfig(kubeconfig, &options).await?
             }
-            (None, Some(_)) => Config::from_kubeconfig(&options).await?,
-            (None, None) => Config::infer().await.map_err(|e| {
+            (None, true) => Config::from_kubeconfig(&options).await?,
+            (None, false) => Config::infer().await.map_err(|e| {
                 anyhow::anyhow!("no cluster configured ({e}): set --kubeconfig or $KUBECONFIG")
             })?,
-        })
+        };
+        if let Some(user) = self.impersonate {
+            config.auth_info.impersonate = Some(user.to_owned());
+        }
+        if !self.groups.is_empty() {
+            config.auth_info.impersonate_groups = Some(self.groups.to_vec());
+        }
+        Ok(config)
     }
 }
 
@@ -319,6 +339,11 @@ impl Cluster {
 }
 
 impl Cluster {
+    /// The namespace of the kubeconfig's context.
+    pub(crate) fn default_namespace(&self) -> &str {
+        self.unary.default_namespace()
+    }
+
     /// Waits until the API server answers, so that a start before it is not a failure.
     ///
     /// # Errors

@@ -9,8 +9,9 @@ use std::time::Instant;
 use kube::core::Status;
 use objects::Gvk;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 
-use super::capabilities::Served;
+use super::capabilities::{AGGREGATED, Served};
 use super::{Cluster, ClusterError};
 
 /// Where the objects of a kind are.
@@ -164,15 +165,90 @@ impl Cluster {
         found.ok_or_else(missing)
     }
 
+    /// The kinds that a person may mean by a name: a kind, its plural or singular, or a short name, with or without
+    /// `.group`. In the version that each group prefers.
+    ///
+    /// # Errors
+    /// The server's refusal, and no answer.
+    pub(crate) async fn kinds_called(&self, name: &str) -> Result<Vec<Resource>, ClusterError> {
+        let name = name.to_lowercase();
+        let mut found = Vec::new();
+        for path in ["/api", "/apis"] {
+            let answer = self.ask(path, AGGREGATED).await?;
+            let groups = answer["items"].as_array().into_iter().flatten();
+            found.extend(groups.flat_map(|group| called(group, &name)));
+        }
+        Ok(found)
+    }
+
     /// See [`Discovery::forget_group`].
     pub(crate) fn forget_group(&self, group: &str) {
         self.discovery.forget_group(group);
     }
 }
 
+/// The kinds of a group of aggregated discovery that have a name; the first version with it is the preferred one.
+fn called(group: &Value, name: &str) -> Vec<Resource> {
+    let group_name = group["metadata"]["name"].as_str().unwrap_or_default();
+    let versions = group["versions"].as_array().into_iter().flatten();
+    let mut found: Vec<Resource> = Vec::new();
+    for version in versions {
+        let of_version = version["version"].as_str().unwrap_or_default();
+        for resource in version["resources"].as_array().into_iter().flatten() {
+            let text = |key: &str| resource[key].as_str().unwrap_or_default();
+            let kind = resource["responseKind"]["kind"].as_str().unwrap_or_default();
+            let short = resource["shortNames"].as_array().into_iter().flatten();
+            let own = [text("resource"), text("singularResource")].map(str::to_owned);
+            let names = own
+                .into_iter()
+                .chain([kind.to_lowercase()])
+                .chain(short.filter_map(|it| it.as_str().map(str::to_owned)));
+            let is_called = |it: &String| {
+                !it.is_empty() && (it == name || name == format!("{it}.{group_name}"))
+            };
+            if !names.into_iter().any(|it| is_called(&it))
+                || found.iter().any(|it| it.gvk.kind == kind)
+            {
+                continue;
+            }
+            let gvk = Gvk {
+                group: group_name.to_owned(),
+                version: of_version.to_owned(),
+                kind: kind.to_owned(),
+            };
+            let verbs = resource["verbs"].as_array().into_iter().flatten();
+            found.push(Resource {
+                gvk,
+                plural: text("resource").to_owned(),
+                namespaced: text("scope") == "Namespaced",
+                watchable: verbs.into_iter().any(|verb| verb == "watch"),
+            });
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_is_found_by_each_of_its_names() {
+        let group = serde_json::json!({"metadata": {"name": "apps"}, "versions": [
+            {"version": "v1", "resources": [{"resource": "deployments", "singularResource": "deployment",
+                "shortNames": ["deploy"], "scope": "Namespaced", "verbs": ["get", "watch"],
+                "responseKind": {"group": "apps", "version": "v1", "kind": "Deployment"}}]},
+            {"version": "v1beta1", "resources": [{"resource": "deployments", "shortNames": ["deploy"],
+                "responseKind": {"kind": "Deployment"}}]},
+        ]});
+        for name in ["deployments", "deployment", "deploy", "deploy.apps", "deployments.apps"] {
+            let found = called(&group, name);
+            assert_eq!(found.len(), 1, "{name}");
+            assert_eq!(found[0].gvk, Gvk::new("apps/v1", "Deployment"));
+            assert!(found[0].namespaced && found[0].watchable);
+        }
+        assert!(called(&group, "deploy.batch").is_empty() && called(&group, "").is_empty());
+    }
 
     #[test]
     fn paths_follow_group_and_scope() {

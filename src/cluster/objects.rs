@@ -22,6 +22,17 @@ pub(crate) enum Mode {
     Write,
 }
 
+/// Objects of a page.
+const PAGE: usize = 500;
+
+/// A page of a list.
+pub(crate) struct Part {
+    /// The objects.
+    pub(crate) objects: Vec<Object>,
+    /// Where the next page begins; none after the last.
+    pub(crate) next: Option<String>,
+}
+
 impl Cluster {
     /// Sends a request and reads the answer as JSON; a server that is busy is asked again a few times.
     async fn send(
@@ -114,9 +125,33 @@ impl Cluster {
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Object>, ClusterError> {
-        let query: String = url_encode(selector);
+        let query = url_encode(selector);
         let path = format!("{}?labelSelector={query}", resource.path(namespace, None)?);
-        let answer = self.send_for_text(Method::GET, &path, "application/json", Vec::new()).await?;
+        Ok(self.part_at(resource, &path).await?.objects)
+    }
+
+    /// A page of the objects of a kind in a namespace, as [`Cluster::list`] reads them: the first, or the one that begins
+    /// where another ended. Both selectors may be empty.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub(crate) async fn list_part(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        (labels, fields): (&str, &str),
+        from: Option<&str>,
+    ) -> Result<Part, ClusterError> {
+        let path = resource.path(namespace, None)?;
+        let (labels, fields) = (url_encode(labels), url_encode(fields));
+        let from = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
+        let path =
+            format!("{path}?limit={PAGE}&labelSelector={labels}&fieldSelector={fields}{from}");
+        self.part_at(resource, &path).await.map_err(|error| self.unserved(resource, error))
+    }
+
+    async fn part_at(&self, resource: &Resource, path: &str) -> Result<Part, ClusterError> {
+        let answer = self.send_for_text(Method::GET, path, "application/json", Vec::new()).await?;
         let page = Page::<Shallow>::read(answer.as_bytes()).map_err(|error| {
             ClusterError::Unreadable(format!("the list of {}: {error}", resource.plural))
         })?;
@@ -125,7 +160,8 @@ impl Cluster {
             item["kind"] = resource.gvk.kind.clone().into();
             to_object(item)
         };
-        page.items.into_iter().map(named).collect()
+        let objects = page.items.into_iter().map(named).collect::<Result<_, _>>()?;
+        Ok(Part { objects, next: page.next })
     }
 
     /// The last lines that a container printed, cut after some KiB. It is not asked again: nothing depends on it.
@@ -138,6 +174,20 @@ impl Cluster {
         pod: &str,
         container: &str,
     ) -> Result<String, ClusterError> {
+        self.log(namespace, pod, container, LAST_LINES).await
+    }
+
+    /// What a container printed; `query` says how much of it is wanted.
+    ///
+    /// # Errors
+    /// As those of [`Cluster::last_lines`].
+    pub(crate) async fn log(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+        query: &str,
+    ) -> Result<String, ClusterError> {
         let pods = Resource {
             gvk: Gvk::new("v1", "Pod"),
             plural: "pods".to_owned(),
@@ -145,7 +195,7 @@ impl Cluster {
             watchable: true,
         };
         let (pod, container) = (pods.path(namespace, Some(pod))?, url_encode(container));
-        let path = format!("{pod}/log?container={container}&{LAST_LINES}");
+        let path = format!("{pod}/log?container={container}&{query}");
         let request = Request::get(&path).body(Vec::new());
         let request = request
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
@@ -241,6 +291,18 @@ impl Cluster {
         Ok(answer["status"]["allowed"] == true)
     }
 
+    /// What the API server calls this user.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn own_name(&self) -> Result<String, ClusterError> {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let body = review.to_string().into_bytes();
+        let answer = self.send(Method::POST, path, "application/json", body).await?;
+        Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned())
+    }
+
     /// Replaces an object. Its `resourceVersion` makes sure that nobody changed it meanwhile, if it has one.
     ///
     /// # Errors
@@ -271,6 +333,20 @@ impl Cluster {
         let path = format!("{path}?fieldManager={manager}");
         let body = patch.to_string().into_bytes();
         to_object(self.send(Method::PATCH, &path, "application/merge-patch+json", body).await?)
+    }
+
+    /// The same; fields that the server does not know are refused.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn merge_patch_strictly(
+        &self,
+        resource: &Resource,
+        place: (&str, &str),
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        self.merge_patch(resource, place, patch, &format!("{manager}{STRICT}")).await
     }
 
     /// What a merge patch would make of an object, which stays as it is.

@@ -106,6 +106,17 @@ impl Cluster {
         at(self.watches.clone(), path, query, (METADATA_LIST, METADATA))
     }
 
+    /// The objects of a kind in a namespace that a label selector matches, in full; all namespaces if it is empty.
+    pub(crate) fn watch_objects(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        labels: &str,
+    ) -> impl Stream<Item = Result<Seen<Whole>, ClusterError>> + Send + use<> {
+        let query = format!("&labelSelector={}", url_encode(labels));
+        at(self.watches.clone(), resource.path(namespace, None), query, (JSON, JSON))
+    }
+
     /// One object in full, whenever it changes.
     pub(crate) fn watch_object(
         &self,

@@ -10,7 +10,7 @@ mod pause;
 pub(super) mod report;
 pub(super) mod status;
 mod template;
-pub(super) mod values;
+pub(crate) mod values;
 pub(super) mod wish;
 
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ use release::Desired;
 
 use self::owner::{Held, ReleaseOwner};
 pub(super) use self::pause::released_parts;
+pub(crate) use self::wish::{FORCE_AT, RESET_AT};
 use self::wish::{Parts, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
 use super::context::Context;

@@ -14,17 +14,16 @@ use super::record::Latest;
 use crate::cluster::ClusterError;
 use crate::events::{Event, Severity};
 
-pub(super) const BY: &str = "windlass.dev/suspended-by";
-pub(super) const REASON: &str = "windlass.dev/suspended-reason";
-pub(super) const UNTIL: &str = "windlass.dev/suspended-until";
+pub(super) use reconcile::{
+    SUSPENDED_BY as BY, SUSPENDED_REASON as REASON, SUSPENDED_UNTIL as UNTIL,
+};
 
 /// The path of `spec.suspend` in `managedFields`.
 const SUSPEND: [&str; 2] = ["f:spec", "f:suspend"];
 
 /// What the annotations say.
 pub(super) fn of<K: Resource>(object: &K) -> Option<Hold> {
-    let annotation = |key| object.annotations().get(key).map(String::as_str);
-    Hold::parse(annotation(BY), annotation(REASON), annotation(UNTIL))
+    Hold::of(|key| object.annotations().get(key).map(String::as_str))
 }
 
 fn expired<K: Resource>(object: &K, now: Time) -> Option<(Hold, Time)> {

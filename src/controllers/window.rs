@@ -10,10 +10,7 @@ use reconcile::{Mark, SCHEDULE, ScheduleTimes, Status, Time, WindowState, reason
 
 use super::kind::Controlled;
 
-/// When an applier may apply, correct and prune.
-pub(super) const WINDOW: &str = "windlass.dev/window";
-/// Until when it may regardless.
-pub(super) const BREAK_GLASS: &str = "windlass.dev/break-glass";
+pub(super) use reconcile::{BREAK_GLASS, WINDOW_ANNOTATION as WINDOW};
 /// When an object of any kind is reconciled besides its interval.
 pub(super) const SCHEDULE_ANNOTATION: &str = "windlass.dev/schedule";
 
@@ -22,8 +19,7 @@ pub(crate) fn state<K: Controlled>(object: &K, now: Time) -> Option<WindowState>
     if !K::APPLIES {
         return None;
     }
-    let annotation = |key| object.annotations().get(key).map(String::as_str);
-    WindowState::at(now, annotation(WINDOW), annotation(BREAK_GLASS))
+    WindowState::of(now, |key| object.annotations().get(key).map(String::as_str))
 }
 
 fn schedule_times<K: Resource>(object: &K) -> Option<Result<ScheduleTimes, Mark>> {

@@ -16,6 +16,7 @@ const STORIES: [&str; 21] = [
     "bootstrap",
     "bucket",
     "charts",
+    "cli",
     "clouds",
     "faults",
     "installation",

@@ -2,11 +2,12 @@
 //!
 //! Here: what is offered, errors. Elsewhere: coalescing (`values/coalesce.rs`), dependencies and what is imported from
 //! them (`values/dependencies.rs`), finding and copying (`values/table.rs`), a HelmRelease's `valuesFrom`
-//! (`values/references.rs`), JSON (`values/json.rs`).
+//! (`values/references.rs`), which source set a value (`values/provenance.rs`), JSON (`values/json.rs`).
 
 mod coalesce;
 mod dependencies;
 mod json;
+mod provenance;
 mod references;
 mod table;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub use coalesce::{Coalesced, coalesce, merge};
 pub use dependencies::process_dependencies;
 pub(crate) use dependencies::process_dependencies_until;
 pub use json::{NotJson, to_json};
+pub use provenance::{Layer, Leaf, layers, provenance};
 pub use references::{
     Data, Found, Lookup, Reference, ReferenceError, ReferenceProblem, Unresolved, compose, digest,
     read, yaml,

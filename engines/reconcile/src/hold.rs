@@ -5,6 +5,13 @@
 
 use crate::Time;
 
+/// The annotation that says who suspended an object.
+pub const SUSPENDED_BY: &str = "windlass.dev/suspended-by";
+/// The annotation that says why.
+pub const SUSPENDED_REASON: &str = "windlass.dev/suspended-reason";
+/// The annotation that says until when.
+pub const SUSPENDED_UNTIL: &str = "windlass.dev/suspended-until";
+
 /// Longest name and reason that are repeated, in characters.
 const SHOWN: usize = 500;
 
@@ -25,6 +32,12 @@ enum Until {
 }
 
 impl Hold {
+    /// From the annotations of an object; `None` if it has none of a hold.
+    pub fn of<'o>(annotation: impl Fn(&str) -> Option<&'o str>) -> Option<Self> {
+        let [by, reason, until] = [SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL];
+        Self::parse(annotation(by), annotation(reason), annotation(until))
+    }
+
     /// From the values of `windlass.dev/suspended-by`, `-reason` and `-until`; `None` if there are none.
     pub fn parse(by: Option<&str>, reason: Option<&str>, until: Option<&str>) -> Option<Self> {
         by.or(reason).or(until)?;
@@ -39,6 +52,11 @@ impl Hold {
                 .map_or_else(|_| Until::Malformed(text.chars().take(SHOWN).collect()), Until::At),
         };
         Some(Self { by: shown(by), reason: shown(reason), until })
+    }
+
+    /// Who suspended it.
+    pub fn owner(&self) -> Option<&str> {
+        self.by.as_deref()
     }
 
     /// When it ends by itself.

@@ -14,6 +14,11 @@ use crate::{
     DurationError, Mark, Rest, Status, Time, WINDOW, Wake, format_duration, parse_duration, reason,
 };
 
+/// The annotation that says when an object may be applied.
+pub const WINDOW_ANNOTATION: &str = "windlass.dev/window";
+/// The annotation that says until when it may regardless.
+pub const BREAK_GLASS: &str = "windlass.dev/break-glass";
+
 /// The longest that a window may be open.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -212,6 +217,11 @@ impl WindowState {
             Self::Closed { next, .. } => *next,
             Self::Invalid { .. } => None,
         }
+    }
+
+    /// From the annotations of an object; `None` if there is no window.
+    pub fn of<'o>(now: Time, annotation: impl Fn(&str) -> Option<&'o str>) -> Option<Self> {
+        Self::at(now, annotation(WINDOW_ANNOTATION), annotation(BREAK_GLASS))
     }
 
     /// From the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.

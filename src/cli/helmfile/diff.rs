@@ -108,6 +108,7 @@ impl Clusters<'_> {
         let access = Access {
             kubeconfig: self.kubeconfig.map(Path::new),
             context: Some(context).filter(|name| !name.is_empty()),
+            ..Access::default()
         };
         let (cluster, _) = connected(access).await?;
         let served = cluster.served().await?;

@@ -23,7 +23,7 @@ pub(in crate::controllers) const VALUES_ERROR: Reason = Reason::new("ValuesError
 /// The values of a release.
 pub(crate) struct Values {
     /// What the chart's own values are overridden with.
-    pub(in crate::controllers) map: Map,
+    pub(crate) map: Map,
     /// Of the map, as the history holds it: `sha256:…`.
     pub(in crate::controllers) digest: String,
     /// Strings of Secrets, which must not be told.
@@ -31,7 +31,7 @@ pub(crate) struct Values {
 }
 
 /// What was found of every object that is named, by kind and name; `None` where there is none.
-type Objects = BTreeMap<(ConfigKind, String), Result<Option<Data>, ClusterError>>;
+pub(crate) type Objects = BTreeMap<(ConfigKind, String), Result<Option<Data>, ClusterError>>;
 
 /// Reads what `valuesFrom` names and puts the values together.
 ///
@@ -70,7 +70,15 @@ fn failed(text: String) -> Rest {
     Rest::Failed(VALUES_ERROR, text, Wake::default())
 }
 
-fn compose(namespace: &str, spec: &HelmReleaseSpec, objects: &Objects) -> Result<Values, Rest> {
+/// Puts the values together from what was found.
+///
+/// # Errors
+/// Where a run would end; without anything that a Secret holds.
+pub(crate) fn compose(
+    namespace: &str,
+    spec: &HelmReleaseSpec,
+    objects: &Objects,
+) -> Result<Values, Rest> {
     let references: Vec<Reference> = spec
         .values_from
         .iter()

@@ -32,9 +32,9 @@ use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
-pub(in crate::controllers) const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
+pub(crate) const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
 /// Annotation that asks for failures to be forgotten, together with [`REQUESTED_AT`].
-pub(in crate::controllers) const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
+pub(crate) const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
 
 /// How long actions may take unless the spec says so.
 const TIMEOUT: Duration = Duration::from_secs(300);

@@ -1,0 +1,105 @@
+//! suspend, resume, reconcile and values: what they change, and what they say.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::{Charts, by_value};
+use e2e::harness::{Story, Target};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::json;
+
+use crate::windlass;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result<()> {
+    let story = Story::with_windlass("acting").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+
+    let arguments =
+        ["suspend", "ks/app", "--reason", "migration", "--until", "2h", "--owner", "alice"];
+    let said = windlass(&story, &arguments)?;
+    ensure!(said.code == Some(0) && said.err.contains("is suspended by alice until "), "{said:?}");
+    let table = windlass(&story, &["get", "ks"])?.ended(0)?;
+    ensure!(table.contains("alice until "), "{table}");
+    let said = windlass(&story, &["reconcile", "ks/app"])?;
+    ensure!(said.code == Some(2) && said.err.contains("`windlass resume`"), "{said:?}");
+    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    let is_new = |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == second;
+    story.await_object(&Target::git_repository("app"), SOON, is_new).await?;
+    story.await_value("a", "1").await?;
+
+    let said = windlass(&story, &["resume", "ks/app", "--wait"])?;
+    ensure!(said.code == Some(0) && said.err.contains("Applied revision"), "{said:?}");
+    story.await_value("a", "2").await?;
+    let object = story.expect(&app).await?;
+    ensure!(
+        object.data["spec"]["suspend"] != true && object.annotations().is_empty(),
+        "{object:?}"
+    );
+    let said = windlass(&story, &["resume", "ks/app"])?;
+    ensure!(said.code == Some(0) && said.err.contains("is not suspended"), "{said:?}");
+
+    // Without --owner it is the user; --all is needed for more than one.
+    let said = windlass(&story, &["suspend", "ks"])?;
+    ensure!(said.code == Some(2) && said.err.contains("--all"), "{said:?}");
+    windlass(&story, &["suspend", "all", "--all"])?.ended(0)?;
+    let object = story.expect(&app).await?;
+    let owner = object.annotations().get("windlass.dev/suspended-by").cloned().unwrap_or_default();
+    ensure!(object.data["spec"]["suspend"] == true && !owner.is_empty(), "{object:?}");
+    windlass(&story, &["resume", "all", "--all"])?.ended(0)?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() -> Result<()> {
+    let story = Story::with_windlass("acting-reconcile").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    upstream.repository.commit(&[("a.yaml", config_map("a", "2").as_str())], "a change")?;
+    let said = windlass(&story, &["reconcile", "ks/app", "--with-source", "--wait"])?;
+    ensure!(said.code == Some(0), "{said:?}");
+    story.await_value("a", "2").await?;
+    upstream.repository.commit(&[("a.yaml", "a: [1\n")], "a mistake")?;
+    let said = windlass(&story, &["reconcile", "ks/app", "--with-source", "--wait"])?;
+    ensure!(said.code == Some(2) && said.err.contains("is not ready: "), "{said:?}");
+    ensure!(said.err.contains("a.yaml"), "{said:?}");
+    let said = windlass(&story, &["reconcile", "ks/app", "--reset"])?;
+    ensure!(said.code == Some(2) && said.err.contains("for HelmReleases"), "{said:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_value_of_a_release_has_a_source_and_secrets_stay_hidden() -> Result<()> {
+    let story = Story::with_windlass("acting-values").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", by_value().as_str())]).await?;
+    charts.seen().await?;
+    let objects = "
+{apiVersion: v1, kind: ConfigMap, metadata: {name: defaults}, data: {values.yaml: 'value: low, other: 1'}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: hidden}, stringData: {values.yaml: 'password: hunter2'}}
+";
+    story.apply(&objects.replace("value: low, other: 1", "{value: low, other: 1}")).await?;
+    let from =
+        json!([{"kind": "ConfigMap", "name": "defaults"}, {"kind": "Secret", "name": "hidden"}]);
+    charts.release("app", json!({"valuesFrom": from, "values": {"value": "high"}})).await?;
+    let leaves = windlass(&story, &["values", "app", "-o", "json"])?.json(0)?;
+    let expected = json!([
+        {"path": "other", "value": 1, "source": "ConfigMap/defaults:values.yaml", "overrode": []},
+        {"path": "password", "value": "****", "source": "Secret/hidden:values.yaml", "overrode": []},
+        {"path": "value", "value": "high", "source": "spec.values",
+            "overrode": ["ConfigMap/defaults:values.yaml"]},
+    ]);
+    ensure!(leaves == expected, "{leaves:#}");
+    for format in ["table", "yaml", "json"] {
+        let text = windlass(&story, &["values", "app", "-o", format])?.ended(0)?;
+        ensure!(!text.contains("hunter2") && text.contains("****"), "{text}");
+    }
+    story.end().await
+}

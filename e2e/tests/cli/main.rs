@@ -1,0 +1,53 @@
+//! The command line on a real control plane: what it prints and how it ends.
+//!
+//! All stories share one control plane and one windlass. Elsewhere: which cause is found in which state (tests of the
+//! engine `cause`), the words of each command (its own tests), commands that install (`tests/installation.rs`).
+
+mod acting;
+mod grammar;
+mod incidents;
+mod reading;
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::Story;
+use e2e::operator;
+use serde_json::Value;
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs `windlass` on the namespace of a story.
+pub(crate) fn windlass(story: &Story, arguments: &[&str]) -> Result<Said> {
+    anywhere(story, &[arguments, &["--namespace", &story.namespace]].concat())
+}
+
+/// Runs `windlass` on the control plane of a story.
+pub(crate) fn anywhere(story: &Story, arguments: &[&str]) -> Result<Said> {
+    let output = Command::new(operator::binary()?)
+        .args(arguments)
+        .arg(format!("--kubeconfig={}", story.kubeconfig().display()))
+        .output()
+        .context("windlass cannot be started")?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
+}
+
+impl Said {
+    /// Standard output of a command that ended with this status.
+    pub(crate) fn ended(self, code: i32) -> Result<String> {
+        ensure!(self.code == Some(code), "{self:?}");
+        Ok(self.out)
+    }
+
+    /// The same as JSON.
+    pub(crate) fn json(self, code: i32) -> Result<Value> {
+        Ok(serde_json::from_str(&self.ended(code)?)?)
+    }
+}

@@ -1,0 +1,169 @@
+//! What would help: one sentence, and the one command if a command helps.
+
+use jiff::SignedDuration;
+use objects::{Object, ObjectId};
+use reconcile::Time;
+
+use crate::condition::text;
+use crate::related;
+use crate::result::{Advice, Cause, Problem};
+use crate::walk::seconds;
+
+/// Advice for a cause. `held` is the object of the cause, `subject` the one that was asked about.
+pub(crate) fn advice(
+    cause: &Cause,
+    held: Option<&Object>,
+    subject: Option<&Object>,
+    now: Time,
+) -> Option<Advice> {
+    let id = &cause.object;
+    let ours = windlass_name(id);
+    let namespace = &id.namespace;
+    let (text, command) = match cause.problem {
+        Problem::Missing => missing(id),
+        Problem::Suspension => (
+            "resume it when the reason is gone".to_owned(),
+            Some(format!("windlass resume {ours} -n {namespace}")),
+        ),
+        Problem::ExpiredHold => {
+            ("remove spec.suspend where its manifest is kept, such as in Git".to_owned(), None)
+        }
+        Problem::ClosedWindow => {
+            let until = now.checked_add(SignedDuration::from_hours(1)).unwrap_or(now);
+            let target = kubectl_name(id);
+            (
+                "wait for the window, or open it until a time".to_owned(),
+                Some(format!(
+                    "kubectl -n {namespace} annotate --overwrite {target} windlass.dev/break-glass={}",
+                    seconds(until)
+                )),
+            )
+        }
+        Problem::InvalidWindow => ("correct the annotation windlass.dev/window".to_owned(), None),
+        Problem::NotReconciled => (
+            "check that windlass runs and reconciles this namespace".to_owned(),
+            Some("windlass check".to_owned()),
+        ),
+        Problem::Deletion => deletion(id),
+        Problem::Fetch => (fetch(held), None),
+        Problem::Credentials => (credentials(held), None),
+        Problem::Verification => {
+            ("compare the key or digest of the spec with what was published".to_owned(), None)
+        }
+        Problem::Cycle => ("remove one of the entries of the cycle from its spec".to_owned(), None),
+        Problem::Dependency => {
+            ("check that object".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
+        }
+        Problem::Build => ("correct the file that the message names, and push".to_owned(), None),
+        Problem::Values => ("correct the values that the message names".to_owned(), None),
+        Problem::Spec => (format!("correct the spec of {}", id.subject()), None),
+        Problem::Access => {
+            ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)
+        }
+        Problem::Apply => (refused(subject), None),
+        Problem::Test => ("correct what the test found, or the test".to_owned(), None),
+        Problem::Image => (
+            "correct the image, or the Secret that its registry requires (imagePullSecrets)"
+                .to_owned(),
+            Some(format!("kubectl -n {namespace} describe pod {}", id.name)),
+        ),
+        Problem::Container => (
+            "read what the container printed".to_owned(),
+            Some(format!("kubectl -n {namespace} logs {} --all-containers --previous", id.name)),
+        ),
+        Problem::Scheduling => (
+            "make room on a node, or correct requests, node selectors and tolerations".to_owned(),
+            Some(format!("kubectl -n {namespace} describe pod {}", id.name)),
+        ),
+        Problem::Admission => {
+            ("correct the Pod template, or the quota or policy that refuses it".to_owned(), None)
+        }
+        Problem::Volume => (
+            "check the storage class and what provides its volumes".to_owned(),
+            Some(format!("kubectl -n {namespace} describe {}", kubectl_name(id))),
+        ),
+        Problem::Health | Problem::Other => (
+            "check the object".to_owned(),
+            Some(format!("kubectl{} describe {}", in_namespace(id), kubectl_name(id))),
+        ),
+    };
+    Some(Advice { text, command })
+}
+
+fn missing(id: &ObjectId) -> (String, Option<String>) {
+    if related::is_reconciled(id) {
+        return (format!("create {}, or correct the reference to it", id.subject()), None);
+    }
+    let text = format!("create {}, or remove the reference to it", id.subject());
+    let command = match id.kind.as_str() {
+        "Secret" => Some(format!(
+            "kubectl -n {} create secret generic {} --from-literal=KEY=VALUE",
+            id.namespace, id.name
+        )),
+        "ConfigMap" => Some(format!("kubectl -n {} create configmap {}", id.namespace, id.name)),
+        _ => return (format!("{} was deleted: reconcile what applied it", id.subject()), None),
+    };
+    (text, command)
+}
+
+fn deletion(id: &ObjectId) -> (String, Option<String>) {
+    let text = "wait for its finalizers, or find out who has to remove them".to_owned();
+    (text, Some(format!("kubectl{} get {} -o yaml", in_namespace(id), kubectl_name(id))))
+}
+
+fn secret(held: Option<&Object>) -> Option<String> {
+    let object = held?;
+    let name = object.get("spec")?.get("secretRef").map(|it| text(it, "name"))?;
+    Some(ObjectId::new(object.namespace(), name, "", "Secret").subject())
+}
+
+fn fetch(held: Option<&Object>) -> String {
+    let url = held
+        .and_then(|it| it.get("spec"))
+        .map(|spec| text(spec, "url"))
+        .filter(|it| !it.is_empty());
+    match url {
+        // The URL itself may hold credentials.
+        Some(_) => {
+            "check spec.url, spec.ref, and whether the cluster reaches that server".to_owned()
+        }
+        None => "check what the spec names, and whether the cluster reaches it".to_owned(),
+    }
+}
+
+fn credentials(held: Option<&Object>) -> String {
+    match secret(held) {
+        Some(secret) => format!("correct the credentials in {secret}"),
+        None => "the server requires credentials: name a Secret in spec.secretRef".to_owned(),
+    }
+}
+
+fn refused(subject: Option<&Object>) -> String {
+    let account =
+        subject.and_then(|it| it.get("spec")).map(|spec| text(spec, "serviceAccountName"));
+    match account.filter(|it| !it.is_empty()) {
+        Some(account) => format!(
+            "correct the object in its source, or the rights of ServiceAccount {account}, as which it is applied"
+        ),
+        None => "correct the object in its source".to_owned(),
+    }
+}
+
+fn windlass_name(id: &ObjectId) -> String {
+    format!("{}/{}", id.kind.to_lowercase(), id.name)
+}
+
+fn kubectl_name(id: &ObjectId) -> String {
+    let kind = id.kind.to_lowercase();
+    match id.group.as_str() {
+        "" | "apps" | "batch" => format!("{kind}/{}", id.name),
+        group => format!("{kind}.{group}/{}", id.name),
+    }
+}
+
+fn in_namespace(id: &ObjectId) -> String {
+    match id.namespace.as_str() {
+        "" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    }
+}

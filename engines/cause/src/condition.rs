@@ -1,0 +1,48 @@
+//! Conditions of an object of any kind, read leniently.
+
+use objects::Object;
+use reconcile::Time;
+use serde_json::Value;
+
+/// What a condition says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Said<'o> {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'o str,
+    /// One word; may be empty.
+    pub reason: &'o str,
+    /// For people; may be empty.
+    pub message: &'o str,
+    /// Since when it says so.
+    pub since: Option<Time>,
+    /// The generation that it is about, if it says.
+    pub generation: Option<i64>,
+}
+
+/// The condition of a type, if an object has it.
+pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<Said<'o>> {
+    let all = object.get("status")?.get("conditions")?.as_array()?;
+    let found = all.iter().find(|it| text(it, "type") == kind)?;
+    Some(Said {
+        status: text(found, "status"),
+        reason: text(found, "reason"),
+        message: text(found, "message"),
+        since: time(found, "lastTransitionTime"),
+        generation: found.get("observedGeneration").and_then(Value::as_i64),
+    })
+}
+
+/// A text of a mapping; empty if there is none.
+pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A time of a mapping.
+pub(crate) fn time(value: &Value, key: &str) -> Option<Time> {
+    value.get(key)?.as_str()?.parse().ok()
+}
+
+/// A switch of the spec.
+pub(crate) fn is_set(object: &Object, field: &str) -> bool {
+    object.get("spec").and_then(|spec| spec.get(field)) == Some(&Value::Bool(true))
+}

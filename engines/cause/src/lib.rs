@@ -1,0 +1,35 @@
+//! Why an object is not ready: the walk from what a person asked about to the deepest cause.
+//!
+//! [`explain`] walks in one order: hold and window, source, dependencies, what the run itself reports, then the objects that
+//! were applied, down to Pod, container, exit and the newest warning event. It has no cluster: it says which facts it needs
+//! ([`Query`]), gets them ([`Answer`]), and is called again until it has a result ([`Why`]).
+//!
+//! Here: the walk (`walk.rs`), workloads (`workload.rs`), Pods ([`pod`]), what an object refers to ([`related`]), what would
+//! help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
+
+mod advice;
+mod condition;
+mod fact;
+pub mod pod;
+pub mod related;
+mod result;
+mod walk;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+pub use condition::{Said, condition};
+pub use fact::{Answer, Known, Query};
+pub use result::{Advice, Cause, Problem, State, Step, Why};
+
+use objects::ObjectId;
+use reconcile::Time;
+
+/// Explains the state of an object with what is known.
+///
+/// # Errors
+/// What has to be known besides; called again with the answers, it comes further. The number of questions is bounded.
+pub fn explain(subject: &ObjectId, known: &Known, now: Time) -> Result<Why, Vec<Query>> {
+    walk::Walk::new(known, now).explain(subject)
+}

@@ -1,0 +1,131 @@
+//! What a Pod says is in its way: its containers, then the scheduler.
+
+use std::fmt;
+
+use objects::Object;
+use serde_json::Value;
+
+use crate::condition::text;
+
+/// What is in the way of a Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// A container waits, such as for its image.
+    Waiting {
+        /// The Pod.
+        pod: String,
+        /// The container.
+        container: String,
+        /// One word of the kubelet, such as `CrashLoopBackOff`.
+        reason: String,
+        /// The kubelet's words.
+        message: String,
+        /// How it ended the last time.
+        exit: Option<i64>,
+    },
+    /// A container has failed.
+    Ended {
+        /// The Pod.
+        pod: String,
+        /// The container.
+        container: String,
+        /// One word of the kubelet, such as `OOMKilled`.
+        reason: String,
+        /// The kubelet's words.
+        message: String,
+        /// Its exit code.
+        exit: i64,
+    },
+    /// No node takes it.
+    Unscheduled {
+        /// The Pod.
+        pod: String,
+        /// The scheduler's words.
+        message: String,
+    },
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting { pod, container, reason, message, exit } => {
+                write!(f, "container '{container}' of Pod {pod} {reason}")?;
+                if let Some(code) = exit {
+                    write!(f, " (exit code {code})")?;
+                }
+                write!(f, ": {message}")
+            }
+            Self::Ended { pod, container, reason, message, exit } => write!(
+                f,
+                "container '{container}' of Pod {pod} ended with exit code {exit} ({reason}): {message}"
+            ),
+            Self::Unscheduled { pod, message } => {
+                write!(f, "Pod {pod} is not scheduled: {message}")
+            }
+        }
+    }
+}
+
+/// What is in the way of a Pod; none if nothing is, or nothing is known yet.
+pub fn trouble(pod: &Object) -> Option<Trouble> {
+    containers(pod).find_map(|container| of_container(pod, container)).or_else(|| unscheduled(pod))
+}
+
+fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
+    let (pod, name) = (pod.name().to_owned(), text(container, "name").to_owned());
+    let waiting = container.get("state").and_then(|it| it.get("waiting"));
+    let told = |of: &Value| (text(of, "reason").to_owned(), text(of, "message").to_owned());
+    // These are on their way.
+    let is_waiting =
+        |it: &&Value| !matches!(text(it, "reason"), "ContainerCreating" | "PodInitializing" | "");
+    if let Some(waiting) = waiting.filter(is_waiting) {
+        let (reason, message) = told(waiting);
+        let exit = exit_code(container);
+        return Some(Trouble::Waiting { pod, container: name, reason, message, exit });
+    }
+    let exit = exit_code(container).filter(|code| *code != 0)?;
+    let (reason, message) = told(ended(container)?);
+    Some(Trouble::Ended { pod, container: name, reason, message, exit })
+}
+
+fn unscheduled(pod: &Object) -> Option<Trouble> {
+    let said = crate::condition(pod, "PodScheduled").filter(|said| said.status == "False")?;
+    Some(Trouble::Unscheduled { pod: pod.name().to_owned(), message: said.message.to_owned() })
+}
+
+/// The container that has failed, now or before it was started again.
+pub fn failed(pod: &Object) -> Option<&str> {
+    let has_failed = |it: &&Value| exit_code(it).is_some_and(|code| code != 0);
+    containers(pod).find(has_failed)?.get("name")?.as_str()
+}
+
+/// The states of a Pod's containers, in the order in which they are started.
+fn containers(pod: &Object) -> impl Iterator<Item = &Value> {
+    let statuses = ["initContainerStatuses", "containerStatuses"];
+    let all = statuses.into_iter().filter_map(move |key| pod.get("status")?.get(key)?.as_array());
+    all.flatten()
+}
+
+/// How a container ended, now or before it was started again.
+fn ended(container: &Value) -> Option<&Value> {
+    let state = container.get("state").and_then(|it| it.get("terminated"));
+    state.or_else(|| container.get("lastState")?.get("terminated"))
+}
+
+fn exit_code(container: &Value) -> Option<i64> {
+    ended(container)?.get("exitCode")?.as_i64()
+}
+
+/// The label selector of the Pods that an object stands for; none if it stands for none.
+pub fn selector(object: &Object) -> Option<String> {
+    let gvk = object.gvk();
+    if (gvk.group.as_str(), gvk.kind.as_str()) == ("batch", "Job") {
+        return Some(format!("batch.kubernetes.io/job-name={}", object.name()));
+    }
+    let labels = object.get("spec")?.get("selector")?.get("matchLabels")?.as_object()?;
+    let parts: Vec<String> = labels
+        .iter()
+        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(","))
+}

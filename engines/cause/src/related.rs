@@ -1,0 +1,191 @@
+//! What an object refers to: sources, dependencies, Secrets and the like, what it applied.
+
+use apply::Inventory;
+use objects::{Object, ObjectId};
+use serde_json::Value;
+
+use crate::condition::text;
+
+/// The API group of Flux's sources.
+const SOURCES: &str = "source.toolkit.fluxcd.io";
+
+/// Whether an object is of a kind that windlass or Flux reconciles.
+pub fn is_reconciled(id: &ObjectId) -> bool {
+    id.group.ends_with(".fluxcd.io") || id.group.ends_with(".windlass.dev")
+}
+
+/// The objects that an object gets its files from, such as the source of a Kustomization.
+pub fn sources(object: &Object) -> Vec<ObjectId> {
+    let Some(spec) = object.get("spec") else { return Vec::new() };
+    let mut found = Vec::new();
+    for reference in ["sourceRef", "chartRef"].iter().filter_map(|key| spec.get(*key)) {
+        found.extend(reference_of(reference, object, SOURCES));
+    }
+    if let Some(chart) = spec.get("chart").filter(|it| it.is_object()) {
+        found.push(chart_of(object, chart));
+    }
+    let includes = spec.get("include").and_then(Value::as_array).into_iter().flatten();
+    for name in includes.filter_map(|it| it.get("repository")?.get("name")?.as_str()) {
+        found.push(ObjectId::new(object.namespace(), name, SOURCES, "GitRepository"));
+    }
+    found
+}
+
+/// The HelmChart that is made from the template of a HelmRelease.
+fn chart_of(release: &Object, template: &Value) -> ObjectId {
+    let known = release.get("status").map(|it| text(it, "helmChart")).unwrap_or_default();
+    let (namespace, name) = match known.split_once('/') {
+        Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
+        None => {
+            let source = template.get("spec").and_then(|it| it.get("sourceRef"));
+            let namespace = source.map(|it| text(it, "namespace")).filter(|it| !it.is_empty());
+            let namespace = namespace.unwrap_or(release.namespace()).to_owned();
+            (namespace, format!("{}-{}", release.namespace(), release.name()))
+        }
+    };
+    ObjectId::new(&namespace, &name, SOURCES, "HelmChart")
+}
+
+/// What has to be ready before an object is reconciled, in the order of its spec.
+pub fn dependencies(object: &Object) -> Vec<ObjectId> {
+    let listed = object.get("spec").and_then(|it| it.get("dependsOn")).and_then(Value::as_array);
+    let group = object.gvk().group;
+    let all = listed.into_iter().flatten();
+    all.filter_map(|entry| {
+        let kind = match text(entry, "kind") {
+            "" => object.kind(),
+            kind => kind,
+        };
+        let group = group_of(entry).unwrap_or_else(|| group.clone());
+        let namespace = namespace_of(entry, object);
+        let name = text(entry, "name");
+        (!name.is_empty()).then(|| ObjectId::new(&namespace, name, &group, kind))
+    })
+    .collect()
+}
+
+/// Secrets, ConfigMaps and ServiceAccounts that a spec names and that have to be there, each with the field that names it.
+pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
+    let mut found = Vec::new();
+    let mut pending: Vec<(String, &Value)> =
+        object.get("spec").map(|spec| ("spec".to_owned(), spec)).into_iter().collect();
+    // Values, patches and the like are somebody else's.
+    let is_foreign =
+        |key: &str| matches!(key, "values" | "patches" | "postRenderers" | "substitute");
+    while let Some((path, value)) = pending.pop() {
+        match value {
+            Value::Object(fields) => {
+                found.extend(named(object, &path, value));
+                for (key, value) in fields.iter().filter(|(key, _)| !is_foreign(key)) {
+                    pending.push((format!("{path}.{key}"), value));
+                }
+            }
+            Value::Array(items) => {
+                pending
+                    .extend(items.iter().enumerate().map(|(at, it)| (format!("{path}[{at}]"), it)));
+            }
+            _ => {}
+        }
+        if found.len() >= MOST_REFERENCES {
+            break;
+        }
+    }
+    found.sort();
+    found.dedup_by(|one, other| one.0 == other.0);
+    found
+}
+
+/// How many references of one object are followed.
+const MOST_REFERENCES: usize = 64;
+
+/// What a field names: `secretRef`, `valuesFrom` and their like.
+fn named(object: &Object, path: &str, value: &Value) -> Option<(ObjectId, String)> {
+    let field = path.rsplit('.').next().unwrap_or(path);
+    let (field, name) = (field.split('[').next().unwrap_or(field), text(value, "name"));
+    let is_optional = value.get("optional") == Some(&Value::Bool(true));
+    let kind = match field {
+        _ if name.is_empty() || is_optional => return None,
+        "secretRef" => "Secret",
+        "configMapRef" => "ConfigMap",
+        field if field.ends_with("SecretRef") => "Secret",
+        "valuesFrom" | "substituteFrom" | "envFrom" => match text(value, "kind") {
+            kind @ ("Secret" | "ConfigMap") => kind,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((ObjectId::new(object.namespace(), name, "", kind), path.to_owned()))
+}
+
+/// What an object applied, as its status has it, with the objects whose health its spec asks for.
+pub fn applied(object: &Object) -> Vec<ObjectId> {
+    let mut parts: Vec<&Value> = object.get("status").into_iter().collect();
+    let releases = object.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
+    parts.extend(releases.into_iter().flatten().filter_map(|it| it.get("status")));
+    let entries =
+        parts.into_iter().filter_map(|it| it.get("inventory")?.get("entries")?.as_array());
+    let entries: Vec<(String, String)> =
+        entries.flatten().map(|it| (text(it, "id").to_owned(), text(it, "v").to_owned())).collect();
+    let (inventory, _) = Inventory::from_entries(&entries);
+    let mut ids: Vec<ObjectId> =
+        inventory.entries().iter().filter_map(|(id, _)| id.parse().ok()).collect();
+    let checks = object.get("spec").and_then(|it| it.get("healthChecks")).and_then(Value::as_array);
+    for check in checks.into_iter().flatten() {
+        let group = group_of(check).unwrap_or_default();
+        let namespace = namespace_of(check, object);
+        let id = ObjectId::new(&namespace, text(check, "name"), &group, text(check, "kind"));
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+/// The object that applied an object, by the labels of Flux's appliers.
+pub fn applier(object: &Object) -> Option<ObjectId> {
+    let owners = [
+        ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+        ("helm.toolkit.fluxcd.io", "HelmRelease"),
+        ("helmfile.windlass.dev", "Helmfile"),
+    ];
+    owners.iter().find_map(|(group, kind)| {
+        let label = |key: &str| object.label(&format!("{group}/{key}"));
+        let (name, namespace) = (label("name")?, label("namespace")?);
+        let id = ObjectId::new(namespace, name, group, kind);
+        // A Kustomization that applies itself is nobody's.
+        (id != object.id()).then_some(id)
+    })
+}
+
+/// The controller of an object, by its `ownerReferences`.
+pub fn controller(object: &Object) -> Option<ObjectId> {
+    let owners = object.meta("ownerReferences")?.as_array()?;
+    let owner = owners.iter().find(|it| it.get("controller") == Some(&Value::Bool(true)))?;
+    let group = group_of(owner).unwrap_or_default();
+    Some(ObjectId::new(object.namespace(), text(owner, "name"), &group, text(owner, "kind")))
+}
+
+fn reference_of(reference: &Value, object: &Object, group: &str) -> Option<ObjectId> {
+    let (kind, name) = (text(reference, "kind"), text(reference, "name"));
+    let group = match (group_of(reference), kind) {
+        (Some(group), _) => group,
+        (None, "HTTPArchive") => "source.windlass.dev".to_owned(),
+        (None, _) => group.to_owned(),
+    };
+    let namespace = namespace_of(reference, object);
+    (!name.is_empty()).then(|| ObjectId::new(&namespace, name, &group, kind))
+}
+
+fn group_of(reference: &Value) -> Option<String> {
+    match text(reference, "apiVersion") {
+        "" => None,
+        version => Some(version.split_once('/').map_or("", |(group, _)| group).to_owned()),
+    }
+}
+
+fn namespace_of(reference: &Value, object: &Object) -> String {
+    match text(reference, "namespace") {
+        "" => object.namespace().to_owned(),
+        namespace => namespace.to_owned(),
+    }
+}

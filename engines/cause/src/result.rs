@@ -1,0 +1,202 @@
+//! What the walk comes to: the state of the subject, the way to the cause, what happens next and what would help.
+
+use objects::ObjectId;
+use reconcile::Time;
+use serde::{Serialize, Serializer};
+
+/// The state of the object that was asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum State {
+    /// It is what its spec asks for, and so is what it applied.
+    Ready,
+    /// It is ready, but newer revisions do not reach it.
+    Stale,
+    /// It is ready, but something that it applied is not.
+    Degraded,
+    /// Somebody suspended it.
+    Suspended,
+    /// It is on its way.
+    Progressing,
+    /// It is not ready.
+    NotReady,
+    /// There is no such object.
+    Missing,
+    /// It may not be read.
+    Hidden,
+}
+
+/// What kind of cause it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Problem {
+    /// Something that is named does not exist.
+    Missing,
+    /// It is being deleted.
+    Deletion,
+    /// A suspension.
+    Suspension,
+    /// A suspension that has expired and is still in the spec.
+    ExpiredHold,
+    /// No window is open.
+    ClosedWindow,
+    /// The windows cannot be read.
+    InvalidWindow,
+    /// The spec has not been reconciled.
+    NotReconciled,
+    /// The remote cannot be reached or refuses.
+    Fetch,
+    /// The remote does not accept the credentials.
+    Credentials,
+    /// A signature or digest does not match.
+    Verification,
+    /// Objects depend on each other.
+    Cycle,
+    /// Something that it depends on is not ready.
+    Dependency,
+    /// The build, a template or a patch fails.
+    Build,
+    /// The values fail.
+    Values,
+    /// The spec cannot be followed.
+    Spec,
+    /// The object refers to what it may not use.
+    Access,
+    /// The API server refuses an object, or a hook fails.
+    Apply,
+    /// A test of the release fails.
+    Test,
+    /// An object is not healthy.
+    Health,
+    /// An image cannot be pulled.
+    Image,
+    /// A container ends or does not start.
+    Container,
+    /// A Pod finds no node.
+    Scheduling,
+    /// Pods may not be created: a quota or an admission webhook.
+    Admission,
+    /// A volume cannot be provided.
+    Volume,
+    /// None of the others.
+    Other,
+}
+
+/// One object on the way to the cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// The object.
+    #[serde(serialize_with = "subject")]
+    pub object: ObjectId,
+    /// Since when it is so.
+    #[serde(serialize_with = "moment")]
+    pub since: Option<Time>,
+    /// What it says.
+    pub text: String,
+}
+
+/// The deepest cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// The object that has to be mended.
+    #[serde(serialize_with = "subject")]
+    pub object: ObjectId,
+    /// What kind of cause it is.
+    pub problem: Problem,
+    /// What happened.
+    pub text: String,
+    /// Since when.
+    #[serde(serialize_with = "moment")]
+    pub since: Option<Time>,
+    /// The last lines that the container printed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
+    /// The newest warning event about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+}
+
+/// What would help.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// For people.
+    pub text: String,
+    /// The one command, if a command helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+/// Why an object is in its state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Why {
+    /// The object that was asked about.
+    #[serde(serialize_with = "subject")]
+    pub object: ObjectId,
+    /// Its state.
+    pub state: State,
+    /// What it says of itself.
+    pub message: String,
+    /// The deepest cause; none if all is well, or nothing more is known.
+    pub cause: Option<Cause>,
+    /// The objects from the subject to the cause.
+    pub path: Vec<Step>,
+    /// What happens next, and when.
+    pub next: Option<String>,
+    /// What would help.
+    pub advice: Option<Advice>,
+    /// What is worth knowing besides, such as what could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+fn subject<S: Serializer>(id: &ObjectId, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&id.subject())
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn moment<S: Serializer>(at: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
+    at.map(crate::walk::seconds).serialize(to)
+}
+
+impl Cause {
+    /// The object and what happened to it, the object named once.
+    pub fn line(&self, subject: &ObjectId) -> String {
+        let object = self.object.subject();
+        let is_named = self.object == *subject || self.text.contains(&object);
+        if is_named { self.text.clone() } else { format!("{object}: {}", self.text) }
+    }
+}
+
+impl Why {
+    /// The one line that names the object, its state and the cause.
+    pub fn line(&self) -> String {
+        let object = self.object.subject();
+        let state = match self.state {
+            State::Ready => "is ready",
+            State::Stale => "is ready, but newer revisions do not reach it",
+            State::Degraded => "is ready, but what it applied is not",
+            State::Suspended => "is suspended",
+            State::Progressing => "is being reconciled",
+            State::NotReady => "is not ready",
+            State::Missing => "does not exist",
+            State::Hidden => "cannot be read",
+        };
+        let text = match &self.cause {
+            // It says both.
+            Some(cause) if cause.problem == Problem::Suspension && cause.object == self.object => {
+                return format!("{object} is {}", cause.text);
+            }
+            Some(_) if self.state == State::Missing => return format!("{object} {state}"),
+            Some(cause) => cause.line(&self.object),
+            None => self.message.clone(),
+        };
+        if text.is_empty() {
+            format!("{object} {state}")
+        } else {
+            format!("{object} {state}: {text}")
+        }
+    }
+
+    /// Whether there is something to mend.
+    pub fn is_finding(&self) -> bool {
+        self.state != State::Ready || self.cause.is_some()
+    }
+}

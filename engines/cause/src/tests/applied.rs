@@ -1,0 +1,176 @@
+//! Objects that were applied: workloads, Pods, containers, the scheduler, admission, volumes.
+
+use super::*;
+
+fn unhealthy() -> Value {
+    status("False", "HealthCheckFailed", "timed out waiting for Deployment/apps/web")
+}
+
+fn deployment(status: &Value) -> Value {
+    let spec = json!({"spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    with("Deployment/web", &[&spec, &json!({"status": status})])
+}
+
+fn rolling_out() -> Value {
+    json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "unavailableReplicas": 1})
+}
+
+fn pod(status: &Value) -> Value {
+    with("Pod/web-1", &[&json!({"metadata": {"labels": {"app": "web"}}, "status": status})])
+}
+
+fn waiting(reason: &str, message: &str, exit: Option<i64>) -> Value {
+    let mut container =
+        json!({"name": "app", "state": {"waiting": {"reason": reason, "message": message}}});
+    if let Some(exit) = exit {
+        container["lastState"] = json!({"terminated": {"exitCode": exit, "reason": "Error"}});
+    }
+    json!({"phase": "Running", "containerStatuses": [container]})
+}
+
+fn app() -> Value {
+    kustomization("app", &[&unhealthy(), &inventory(&["apps_web_apps_Deployment"])])
+}
+
+fn why(more: &[Value]) -> Why {
+    Cluster::of(&[&[app(), source()], more].concat()).why("Kustomization/app")
+}
+
+#[test]
+fn a_crash_loop_is_told_with_exit_code_and_last_lines() {
+    let pod = pod(&waiting("CrashLoopBackOff", "back-off 5m0s", Some(1)));
+    let why = why(&[deployment(&rolling_out()), pod]);
+    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' of Pod web-1 CrashLoopBackOff (exit \
+                code 1): back-off 5m0s";
+    expect(&why, State::NotReady, Problem::Container, "Pod/web-1", line);
+    assert_eq!(why.cause.unwrap().lines, ["no such table: users"]);
+    let subjects: Vec<_> = why.path.iter().map(|it| it.object.subject()).collect();
+    assert_eq!(subjects, ["Kustomization/apps/app", "Deployment/apps/web", "Pod/apps/web-1"]);
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_is_the_cause() {
+    let pod = pod(&waiting("ImagePullBackOff", "Back-off pulling image \"nowhere/app\"", None));
+    let why = why(&[deployment(&rolling_out()), pod]);
+    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' of Pod web-1 ImagePullBackOff: \
+                Back-off pulling image \"nowhere/app\"";
+    expect(&why, State::NotReady, Problem::Image, "Pod/web-1", line);
+}
+
+#[test]
+fn the_schedulers_words_are_the_cause_of_a_pod_without_node() {
+    let pod =
+        pod(&json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."}]}));
+    let why = why(&[deployment(&rolling_out()), pod]);
+    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: Pod web-1 is not scheduled: 0/3 nodes are available: \
+                3 Insufficient cpu.";
+    expect(&why, State::NotReady, Problem::Scheduling, "Pod/web-1", line);
+}
+
+#[test]
+fn a_quota_that_refuses_pods_is_the_cause() {
+    let refused = json!({"observedGeneration": 1, "conditions": [{"type": "ReplicaFailure", "status": "True",
+        "reason": "FailedCreate", "message": "pods \"web-1\" is forbidden: exceeded quota: small"}]});
+    let why = why(&[deployment(&refused)]);
+    let line = "Kustomization/apps/app is not ready: Deployment/apps/web: pods \"web-1\" is forbidden: exceeded quota: small";
+    expect(&why, State::NotReady, Problem::Admission, "Deployment/web", line);
+}
+
+#[test]
+fn a_warning_of_the_replica_set_is_the_cause_if_there_are_no_pods() {
+    let refused = event(
+        "ReplicaSet/web-7f",
+        "FailedCreate",
+        "admission webhook \"p.test\" denied the request",
+    );
+    let why = why(&[deployment(&rolling_out()), refused]);
+    let line = "Kustomization/apps/app is not ready: ReplicaSet/apps/web-7f: FailedCreate: admission webhook \"p.test\" \
+                denied the request";
+    expect(&why, State::NotReady, Problem::Admission, "ReplicaSet/web-7f", line);
+}
+
+#[test]
+fn a_volume_that_nobody_provides_is_the_cause() {
+    let failed = status(
+        "False",
+        "HealthCheckFailed",
+        "timed out waiting for PersistentVolumeClaim/apps/data",
+    );
+    let app = kustomization("app", &[&failed, &inventory(&["apps_data__PersistentVolumeClaim"])]);
+    let claim = with("PersistentVolumeClaim/data", &[&json!({"status": {"phase": "Pending"}})]);
+    let told = event(
+        "PersistentVolumeClaim/data",
+        "ProvisioningFailed",
+        "storageclass \"fast\" not found",
+    );
+    let why = Cluster::of(&[app, source(), claim, told]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: PersistentVolumeClaim/apps/data: ProvisioningFailed: storageclass \
+                \"fast\" not found";
+    expect(&why, State::NotReady, Problem::Volume, "PersistentVolumeClaim/data", line);
+}
+
+#[test]
+fn what_was_applied_and_fails_later_is_told_of_an_object_that_is_ready() {
+    let app = kustomization("app", &[&ready(), &inventory(&["apps_web_apps_Deployment"])]);
+    let pod = pod(&waiting("CrashLoopBackOff", "back-off", Some(137)));
+    let why =
+        Cluster::of(&[app, source(), deployment(&rolling_out()), pod]).why("Kustomization/app");
+    assert_eq!(why.state, State::Degraded);
+    assert!(why.line().starts_with(
+        "Kustomization/apps/app is ready, but what it applied is not: Pod/apps/web-1"
+    ));
+}
+
+#[test]
+fn an_object_that_was_deleted_by_somebody_is_the_cause() {
+    let app = kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap"])]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is ready, but what it applied is not: ConfigMap/apps/a: does not exist";
+    expect(&why, State::Degraded, Problem::Missing, "ConfigMap/a", line);
+}
+
+#[test]
+fn a_kustomization_leads_to_the_release_that_it_applied() {
+    let failed = status("False", "HealthCheckFailed", "timed out waiting for HelmRelease/apps/web");
+    let app = kustomization(
+        "app",
+        &[&failed, &inventory(&["apps_web_helm.toolkit.fluxcd.io_HelmRelease"])],
+    );
+    let release = with(
+        "HelmRelease/web",
+        &[
+            &json!({"spec": {"interval": "1m"}}),
+            &status("False", "InstallFailed", "template: web/templates/a.yaml:3: nil pointer"),
+        ],
+    );
+    let why = Cluster::of(&[app, source(), release]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: HelmRelease/apps/web: template: web/templates/a.yaml:3: nil pointer";
+    expect(&why, State::NotReady, Problem::Apply, "HelmRelease/web", line);
+}
+
+#[test]
+fn a_workload_can_be_asked_about_itself() {
+    let pod = pod(&waiting("CreateContainerConfigError", "secret \"db\" not found", None));
+    let why = Cluster::of(&[deployment(&rolling_out()), pod]).why("Deployment/web");
+    let line = "Deployment/apps/web is being reconciled: Pod/apps/web-1: container 'app' of Pod web-1 \
+                CreateContainerConfigError: secret \"db\" not found";
+    expect(&why, State::Progressing, Problem::Container, "Pod/web-1", line);
+}
+
+#[test]
+fn what_may_not_be_read_is_said_and_not_taken_for_absent() {
+    let mut cluster = Cluster::of(&[app(), source(), deployment(&rolling_out())]);
+    let selector = "app=web".to_owned();
+    cluster.refused.push(Query::Pods { namespace: "apps".to_owned(), selector });
+    cluster.refused.push(Query::Warnings("apps".to_owned()));
+    let why = cluster.why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().object, id("Deployment/web"));
+    assert_eq!(
+        why.remarks,
+        [
+            "Pods in namespace apps cannot be listed: forbidden",
+            "events cannot be listed: forbidden"
+        ]
+    );
+}

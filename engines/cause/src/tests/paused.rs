@@ -1,0 +1,109 @@
+//! Holds, windows, deletion, and specs that no run has taken.
+
+use super::*;
+
+fn annotated(annotations: &Value) -> Value {
+    json!({"metadata": {"annotations": annotations}})
+}
+
+#[test]
+fn a_suspension_says_who_why_and_until_when() {
+    let hold = annotated(
+        &json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-reason": "migration",
+        "windlass.dev/suspended-until": "2026-11-24T21:00:00Z"}),
+    );
+    let suspended = json!({"spec": {"suspend": true}});
+    let failed = status("False", "BuildFailed", "missing file");
+    let app = kustomization("app", &[&hold, &suspended, &failed]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is suspended by alice until 2026-11-24T21:00:00Z: migration";
+    expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
+    assert_eq!(why.next.as_deref(), Some("the suspension expires at 2026-11-24T21:00:00Z"));
+    let command = why.advice.unwrap().command;
+    assert_eq!(command.as_deref(), Some("windlass resume kustomization/app -n apps"));
+}
+
+#[test]
+fn a_plain_suspension_is_one() {
+    let app = kustomization("app", &[&json!({"spec": {"suspend": true}}), &ready()]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is suspended";
+    expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
+    assert_eq!(why.next.as_deref(), Some("nothing until it is resumed"));
+}
+
+#[test]
+fn a_suspended_source_keeps_new_revisions_from_an_object_that_is_ready() {
+    let mut source = source();
+    put(&mut source, &json!({"spec": {"suspend": true}}));
+    let app = kustomization("app", &[&ready()]);
+    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is ready, but newer revisions do not reach it: GitRepository/apps/app: suspended";
+    expect(&why, State::Stale, Problem::Suspension, "GitRepository/app", line);
+}
+
+#[test]
+fn an_expired_hold_in_the_manifest_is_told() {
+    let hold = annotated(&json!({"windlass.dev/suspended-until": "2026-11-24T11:00:00Z"}));
+    let mut app = kustomization("app", &[&hold, &json!({"spec": {"suspend": true}}), &ready()]);
+    app["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "windlass.dev/Hold",
+        "status": "False", "reason": "Expired", "message": "expired at 2026-11-24T11:00:00Z; spec.suspend is still true"}));
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is ready: its suspension expired at 2026-11-24T11:00:00Z; spec.suspend is still true";
+    expect(&why, State::Ready, Problem::ExpiredHold, "Kustomization/app", line);
+}
+
+#[test]
+fn a_closed_window_is_the_cause_of_what_is_pending() {
+    let window = annotated(&json!({"windlass.dev/window": "0 22 * * * 4h"}));
+    let message = "outside the window '0 22 * * * 4h': revision main@sha1:def is pending";
+    let app = kustomization("app", &[&window, &status("False", "WindowClosed", message)]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = format!("Kustomization/apps/app is not ready: {message}");
+    expect(&why, State::NotReady, Problem::ClosedWindow, "Kustomization/app", &line);
+    let next = "it is reconciled when the window opens at 2026-11-24T22:00:00Z";
+    assert_eq!(why.next.as_deref(), Some(next));
+    let command = why.advice.unwrap().command.unwrap();
+    assert!(command.ends_with("windlass.dev/break-glass=2026-11-24T13:00:00Z"), "{command}");
+}
+
+#[test]
+fn a_window_that_cannot_be_read_is_the_cause() {
+    let window = annotated(&json!({"windlass.dev/window": "never"}));
+    let app = kustomization("app", &[&window, &status("False", "InvalidWindow", "see window")]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let cause = why.cause.as_ref().unwrap();
+    assert_eq!(cause.problem, Problem::InvalidWindow);
+    assert!(why.line().contains("windlass.dev/window: "), "{}", why.line());
+}
+
+#[test]
+fn a_closed_window_without_anything_pending_is_no_cause() {
+    let window = annotated(&json!({"windlass.dev/window": "0 22 * * * 4h"}));
+    let app = kustomization("app", &[&window, &ready()]);
+    assert_eq!(Cluster::of(&[app, source()]).why("Kustomization/app").cause, None);
+}
+
+#[test]
+fn a_spec_that_no_run_has_taken_is_told() {
+    let why = Cluster::of(&[kustomization("app", &[]), source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is being reconciled: has not been reconciled yet";
+    expect(&why, State::Progressing, Problem::NotReconciled, "Kustomization/app", line);
+    let newer = json!({"metadata": {"generation": 5}});
+    let app = kustomization("app", &[&ready(), &newer]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is being reconciled: generation 5 of its spec has not been reconciled yet, 1 was \
+                the last one";
+    expect(&why, State::Progressing, Problem::NotReconciled, "Kustomization/app", line);
+}
+
+#[test]
+fn a_deletion_is_told() {
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-11-24T11:59:00Z"}});
+    let failed = status("False", "PruneFailed", "ConfigMap/apps/a cannot be deleted");
+    let app = kustomization("app", &[&deleted, &failed]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line =
+        "Kustomization/apps/app is not ready: is being deleted: ConfigMap/apps/a cannot be deleted";
+    expect(&why, State::NotReady, Problem::Deletion, "Kustomization/app", line);
+}

@@ -1,0 +1,166 @@
+//! Sources, dependencies, references, and what a run itself reports.
+
+use super::*;
+
+fn failing(reason: &str, message: &str) -> Value {
+    let spec = json!({"spec": {"url": "https://git.test/app", "interval": "1m"}});
+    with("GitRepository/app", &[&spec, &status("False", reason, message)])
+}
+
+fn blocked() -> Value {
+    status("False", "ArtifactFailed", "GitRepository 'apps/app' has no artifact yet")
+}
+
+#[test]
+fn a_source_that_does_not_exist_is_the_cause() {
+    let failed = status("False", "ArtifactFailed", "source 'GitRepository/apps/app' not found");
+    let why = Cluster::of(&[kustomization("app", &[&failed])]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: GitRepository/apps/app: does not exist";
+    expect(&why, State::NotReady, Problem::Missing, "GitRepository/app", line);
+}
+
+#[test]
+fn a_source_without_an_artifact_is_the_cause() {
+    for (reason, problem) in [
+        ("GitOperationFailed", Problem::Fetch),
+        ("AuthenticationFailed", Problem::Credentials),
+        ("VerificationError", Problem::Verification),
+    ] {
+        let source = failing(reason, "cannot fetch");
+        let why =
+            Cluster::of(&[kustomization("app", &[&blocked()]), source]).why("Kustomization/app");
+        let line = "Kustomization/apps/app is not ready: GitRepository/apps/app: cannot fetch";
+        expect(&why, State::NotReady, problem, "GitRepository/app", line);
+        assert_eq!(why.path.len(), 2);
+    }
+}
+
+#[test]
+fn a_secret_that_does_not_exist_is_the_cause() {
+    let mut source = failing("AuthenticationFailed", "cannot read the Secret");
+    put(&mut source, &json!({"spec": {"secretRef": {"name": "git"}}}));
+    let app = kustomization("app", &[&blocked()]);
+    let why = Cluster::of(&[app.clone(), source.clone()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: Secret/apps/git does not exist; spec.secretRef of \
+                GitRepository/apps/app names it";
+    expect(&why, State::NotReady, Problem::Missing, "Secret/git", line);
+    let command = why.advice.unwrap().command.unwrap();
+    assert_eq!(command, "kubectl -n apps create secret generic git --from-literal=KEY=VALUE");
+    // One that may not be read is not missing.
+    let mut cluster = Cluster::of(&[app, source]);
+    cluster.refused.push(Query::Object(id("Secret/git")));
+    let why = cluster.why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().problem, Problem::Credentials);
+    assert_eq!(why.remarks, ["Secret/apps/git cannot be read: forbidden"]);
+}
+
+#[test]
+fn a_source_that_fails_now_makes_an_object_stale_that_is_ready() {
+    let mut source = failing("GitOperationFailed", "connection refused");
+    put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:abc"}}}));
+    let why = Cluster::of(&[kustomization("app", &[&ready()]), source]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is ready, but newer revisions do not reach it: GitRepository/apps/app: connection \
+                refused";
+    expect(&why, State::Stale, Problem::Fetch, "GitRepository/app", line);
+}
+
+#[test]
+fn a_failure_of_its_own_comes_before_a_source_that_is_not_up_to_date() {
+    let mut source = failing("GitOperationFailed", "connection refused");
+    put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:abc"}}}));
+    let app =
+        kustomization("app", &[&status("False", "BuildFailed", "a.yaml: line 3: no such field")]);
+    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: a.yaml: line 3: no such field";
+    expect(&why, State::NotReady, Problem::Build, "Kustomization/app", line);
+    assert_eq!(why.remarks, ["GitRepository/apps/app is not up to date: connection refused"]);
+    assert_eq!(why.next.as_deref(), Some("it is retried within 1m"));
+}
+
+#[test]
+fn a_release_leads_through_its_chart_to_the_repository() {
+    let chart = json!({"spec": {"interval": "1m", "chart": {"spec": {"chart": "web",
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}}}}});
+    let waits = status("False", "SourceNotReady", "HelmChart 'apps/apps-web' is not ready");
+    let release = with("HelmRelease/web", &[&chart, &waits]);
+    let of = json!({"spec": {"interval": "1m", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
+    let chart =
+        with("HelmChart/apps-web", &[&of, &status("False", "NoSourceArtifact", "no index")]);
+    let spec = json!({"spec": {"interval": "1m", "url": "https://charts.test"}});
+    let repository = with(
+        "HelmRepository/charts",
+        &[&spec, &status("False", "HTTPOperationFailed", "404 Not Found")],
+    );
+    let why = Cluster::of(&[release, chart, repository]).why("HelmRelease/web");
+    let line = "HelmRelease/apps/web is not ready: HelmRepository/apps/charts: 404 Not Found";
+    expect(&why, State::NotReady, Problem::Fetch, "HelmRepository/charts", line);
+    assert_eq!(why.path.len(), 3);
+}
+
+#[test]
+fn the_deepest_dependency_that_is_not_ready_is_the_cause() {
+    let depends = |on: &str| json!({"spec": {"dependsOn": [{"name": on}]}});
+    let waits = status("False", "DependencyNotReady", "dependency is not ready");
+    let app = kustomization("app", &[&depends("middle"), &waits]);
+    let middle = kustomization("middle", &[&depends("base"), &waits]);
+    let base = kustomization("base", &[&status("False", "BuildFailed", "no such file")]);
+    let why = Cluster::of(&[app.clone(), middle, base, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: Kustomization/apps/base: no such file";
+    expect(&why, State::NotReady, Problem::Build, "Kustomization/base", line);
+    let steps: Vec<_> = why.path.iter().map(|it| it.object.name.as_str()).collect();
+    assert_eq!(steps, ["app", "middle", "base"]);
+    assert!(why.next.unwrap().starts_with("it is reconciled as soon as that is ready"));
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: Kustomization/apps/middle: does not exist";
+    expect(&why, State::NotReady, Problem::Missing, "Kustomization/middle", line);
+}
+
+#[test]
+fn what_a_run_reports_is_the_cause_if_nothing_lies_deeper() {
+    for (reason, problem) in [
+        ("DependencyCycle", Problem::Cycle),
+        ("ValuesError", Problem::Values),
+        ("AccessDenied", Problem::Access),
+        ("ReconciliationFailed", Problem::Apply),
+        ("InvalidPath", Problem::Build),
+    ] {
+        let app = kustomization("app", &[&status("False", reason, "it says why")]);
+        let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+        let line = "Kustomization/apps/app is not ready: it says why";
+        expect(&why, State::NotReady, problem, "Kustomization/app", line);
+    }
+}
+
+#[test]
+fn a_spec_that_cannot_be_followed_is_not_retried() {
+    let mut app =
+        kustomization("app", &[&status("False", "UnsupportedField", "spec.x is not supported")]);
+    app["status"]["conditions"][1]["type"] = "Stalled".into();
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().problem, Problem::Spec);
+    assert_eq!(why.next.as_deref(), Some("it is not retried until its spec changes"));
+}
+
+#[test]
+fn a_refusal_points_at_the_object_that_was_refused() {
+    let message = "Deployment/apps/web dry-run failed (Invalid): spec.replicas must be a number";
+    let failed = status("False", "ReconciliationFailed", message);
+    let app = kustomization("app", &[&failed, &inventory(&["apps_web_apps_Deployment"])]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = format!("Kustomization/apps/app is not ready: {message}");
+    expect(&why, State::NotReady, Problem::Apply, "Deployment/web", &line);
+}
+
+#[test]
+fn a_remedy_leads_to_what_made_it_necessary() {
+    let mut release = with(
+        "HelmRelease/web",
+        &[&json!({"spec": {"interval": "1m"}}), &status("False", "RetriesExceeded", "rolled back")],
+    );
+    release["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Released", "status": "False",
+        "reason": "UpgradeFailed", "message": "pre-upgrade hook Job/apps/migrate failed: exit code 3"}));
+    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    let line =
+        "HelmRelease/apps/web is not ready: pre-upgrade hook Job/apps/migrate failed: exit code 3";
+    expect(&why, State::NotReady, Problem::Apply, "HelmRelease/web", line);
+}

@@ -1,0 +1,631 @@
+//! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run, what it applied.
+
+use std::collections::BTreeSet;
+
+use apply::health::{self, Health};
+use objects::{Object, ObjectId};
+use reconcile::{Hold, Time, WindowState};
+use serde_json::Value;
+
+use crate::condition::{Said, condition, is_set, text, time};
+use crate::fact::{Answer, Known, Query};
+use crate::related;
+use crate::result::{Cause, Problem, State, Step, Why};
+
+/// What is there, or what has to be asked first.
+pub(crate) type Asked<T> = Result<T, Vec<Query>>;
+
+/// How many objects the way may have.
+const DEEPEST: usize = 32;
+
+/// How many applied objects are read.
+const MOST_OBJECTS: usize = 500;
+
+/// How many unhealthy objects are followed.
+const MOST_FOLLOWED: usize = 8;
+
+/// How long a text may be, in characters.
+const SHOWN: usize = 600;
+
+/// A cause and the way to it, from the outermost object on.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) cause: Cause,
+}
+
+/// What is known of one object.
+enum Seen<'k> {
+    There(&'k Object),
+    Absent,
+    Hidden,
+}
+
+/// One walk.
+pub(crate) struct Walk<'k> {
+    known: &'k Known,
+    now: Time,
+    way: Vec<ObjectId>,
+    remarks: BTreeSet<String>,
+}
+
+impl<'k> Walk<'k> {
+    pub(crate) fn new(known: &'k Known, now: Time) -> Self {
+        Self { known, now, way: Vec::new(), remarks: BTreeSet::new() }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    pub(crate) fn explain(mut self, subject: &ObjectId) -> Asked<Why> {
+        let object = match self.object(subject)? {
+            Seen::There(object) => object,
+            Seen::Absent => {
+                let cause = cause(subject, Problem::Missing, "does not exist", None);
+                return Ok(self.why(
+                    subject,
+                    State::Missing,
+                    None,
+                    Some(Found { steps: vec![], cause }),
+                ));
+            }
+            Seen::Hidden => return Ok(self.why(subject, State::Hidden, None, None)),
+        };
+        let found = self.of(subject)?;
+        let state = self.state(object, found.as_ref());
+        Ok(self.why(subject, state, Some(object), found))
+    }
+
+    fn why(
+        self,
+        subject: &ObjectId,
+        state: State,
+        object: Option<&Object>,
+        found: Option<Found>,
+    ) -> Why {
+        let ready = object.and_then(|it| condition(it, "Ready"));
+        let message = ready.map(|said| shortened(said.message)).unwrap_or_default();
+        let (path, cause) = found.map_or((Vec::new(), None), |it| (it.steps, Some(it.cause)));
+        let next = object.and_then(|it| self.next(it, cause.as_ref()));
+        let holder = cause.as_ref().map(|it| &it.object).unwrap_or(subject);
+        let held = match self.known.get(&Query::Object(holder.clone())) {
+            Some(Answer::Objects(objects)) => objects.first(),
+            _ => None,
+        };
+        let advice =
+            cause.as_ref().and_then(|it| crate::advice::advice(it, held, object, self.now));
+        let remarks = self.remarks.into_iter().collect();
+        Why { object: subject.clone(), state, message, cause, path, next, advice, remarks }
+    }
+
+    fn state(&self, object: &Object, found: Option<&Found>) -> State {
+        let problem = found.map(|it| it.cause.problem);
+        if !related::is_reconciled(&object.id()) {
+            return match (problem, health::compute(object, self.now).map(|it| it.status)) {
+                (None, Ok(Health::Current)) => State::Ready,
+                (_, Ok(Health::InProgress)) => State::Progressing,
+                _ => State::NotReady,
+            };
+        }
+        let is_own = found.is_some_and(|it| it.cause.object == object.id());
+        match (condition(object, "Ready").map(|it| it.status), problem) {
+            (_, Some(Problem::Suspension)) if is_own => State::Suspended,
+            (Some("True"), None) => State::Ready,
+            (Some("True"), Some(Problem::ExpiredHold | Problem::ClosedWindow)) => State::Ready,
+            (Some("True"), Some(Problem::NotReconciled)) => State::Progressing,
+            (Some("True"), Some(_)) => {
+                let sources = related::sources(object);
+                let is_of_source = found.is_some_and(|it| {
+                    it.steps.iter().any(|step| sources.contains(&step.object))
+                        || sources.contains(&it.cause.object)
+                });
+                if is_of_source { State::Stale } else { State::Degraded }
+            }
+            (Some("False"), _) => State::NotReady,
+            (_, Some(Problem::NotReconciled)) | (Some(_), _) => State::Progressing,
+            // Kinds without conditions, such as a HelmRepository of type `oci`.
+            (None, None) => State::Ready,
+            (None, Some(_)) => State::NotReady,
+        }
+    }
+
+    /// Why an object is not what it should be; none if it is, or if it is on the way already.
+    fn of(&mut self, id: &ObjectId) -> Asked<Option<Found>> {
+        if self.way.contains(id) || self.way.len() >= DEEPEST {
+            return Ok(None);
+        }
+        let object = match self.object(id)? {
+            Seen::There(object) => object,
+            Seen::Absent => {
+                let cause = cause(id, Problem::Missing, "does not exist", None);
+                return Ok(Some(Found { steps: Vec::new(), cause }));
+            }
+            Seen::Hidden => return Ok(None),
+        };
+        if !related::is_reconciled(id) {
+            return self.workload(object);
+        }
+        self.way.push(id.clone());
+        let found = self.reconciled(object);
+        self.way.pop();
+        found
+    }
+
+    fn reconciled(&mut self, object: &'k Object) -> Asked<Option<Found>> {
+        let id = object.id();
+        let ready = condition(object, "Ready");
+        if let Some(found) = self.paused(object, ready) {
+            return Ok(Some(found));
+        }
+        let is_ready = ready.is_some_and(|said| said.status == "True");
+        if let Some(found) = self.not_reconciled(object, ready) {
+            return Ok(Some(found));
+        }
+        let step = |said: Said<'_>| Step {
+            object: id.clone(),
+            since: said.since,
+            text: if said.reason.is_empty() {
+                shortened(said.message)
+            } else {
+                format!("{}: {}", said.reason, shortened(said.message))
+            },
+        };
+        if let Some(found) = self.source(object, is_ready, ready)? {
+            return Ok(Some(below(ready.map(step), found)));
+        }
+        let Some(said) = ready else { return Ok(None) };
+        if is_ready {
+            let found = self.applied(object)?;
+            return Ok(found
+                .map(|it| below(Some(step(said)), it))
+                .or_else(|| expired_hold(object)));
+        }
+        if said.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
+            && let Some(found) = self.dependency(object)?
+        {
+            return Ok(Some(below(Some(step(said)), found)));
+        }
+        if let Some(found) = self.missing(object)? {
+            return Ok(Some(below(Some(step(said)), found)));
+        }
+        if is_of_objects(said.reason)
+            && let Some(found) = self.applied(object)?
+        {
+            return Ok(Some(below(Some(step(said)), found)));
+        }
+        Ok(Some(Found { steps: vec![step(said)], cause: reported(object, said) }))
+    }
+
+    /// Holds and windows.
+    fn paused(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
+        let id = object.id();
+        if let Some(since) = object.meta("deletionTimestamp").and_then(Value::as_str) {
+            let mut text = "is being deleted".to_owned();
+            if let Some(said) = ready.filter(|said| said.status != "True") {
+                text = format!("{text}: {}", shortened(said.message));
+            }
+            let cause = cause(&id, Problem::Deletion, &text, since.parse().ok());
+            return Some(Found { steps: Vec::new(), cause });
+        }
+        if let Some(hold) = suspension(object, self.now) {
+            let text = hold.map_or_else(|| "suspended".to_owned(), |hold| hold.to_string());
+            let since = condition(object, reconcile::HOLD).and_then(|said| said.since);
+            return Some(Found {
+                steps: Vec::new(),
+                cause: cause(&id, Problem::Suspension, &text, since),
+            });
+        }
+        let window = WindowState::of(self.now, |key| object.annotation(key))?;
+        let said = ready?;
+        let is_waiting = said.reason == reconcile::reason::WINDOW_CLOSED.as_str();
+        let (problem, text) = match window {
+            WindowState::Invalid { text } => (Problem::InvalidWindow, text),
+            WindowState::Closed { .. } if is_waiting => {
+                (Problem::ClosedWindow, said.message.to_owned())
+            }
+            WindowState::Closed { .. } | WindowState::Open { .. } => return None,
+        };
+        Some(Found { steps: Vec::new(), cause: cause(&id, problem, &shortened(&text), said.since) })
+    }
+
+    /// A spec that no run has taken yet.
+    fn not_reconciled(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
+        let id = object.id();
+        let created = time(object.fields().get("metadata")?, "creationTimestamp");
+        let observed = object.get("status").and_then(|it| it.get("observedGeneration"));
+        let observed = observed.and_then(Value::as_i64);
+        let text = match (ready, observed) {
+            // Some kinds have no status at all.
+            (None, _) if is_static(object) => return None,
+            (None, _) => "has not been reconciled yet".to_owned(),
+            (Some(said), _) => {
+                let newest = object.generation();
+                let seen = said.generation.or(observed).filter(|seen| *seen < newest)?;
+                format!(
+                    "generation {newest} of its spec has not been reconciled yet, {seen} was the last one"
+                )
+            }
+        };
+        let since = ready.map_or(created, |said| said.since);
+        let cause = cause(&id, Problem::NotReconciled, &text, since);
+        Some(Found { steps: Vec::new(), cause })
+    }
+
+    /// A source that is not there or not ready.
+    ///
+    /// One that still has an artifact is the cause only if the object itself is content: what fails otherwise fails for
+    /// another reason.
+    fn source(
+        &mut self,
+        object: &Object,
+        is_ready: bool,
+        ready: Option<Said<'_>>,
+    ) -> Asked<Option<Found>> {
+        for id in related::sources(object) {
+            let Some(found) = self.of(&id)? else { continue };
+            let has_artifact = match self.object(&id)? {
+                Seen::There(source) => {
+                    source.get("status").is_some_and(|it| it.get("artifact").is_some())
+                }
+                Seen::Absent | Seen::Hidden => false,
+            };
+            let is_of_source = ready.is_some_and(|said| is_about_source(said.reason));
+            if is_ready || !has_artifact || is_of_source {
+                return Ok(Some(found));
+            }
+            self.remarks.insert(format!(
+                "{} is not up to date: {}",
+                id.subject(),
+                found.cause.line(&id)
+            ));
+        }
+        Ok(None)
+    }
+
+    /// The first dependency that is not ready.
+    fn dependency(&mut self, object: &Object) -> Asked<Option<Found>> {
+        for id in related::dependencies(object) {
+            let found = self.of(&id)?;
+            let Seen::There(dependency) = self.object(&id)? else {
+                if found.is_some() {
+                    return Ok(found);
+                }
+                continue;
+            };
+            let said = condition(dependency, "Ready");
+            let is_ready = said.is_some_and(|said| said.status == "True");
+            match found {
+                Some(found) if !is_ready || found.cause.problem != Problem::ExpiredHold => {
+                    return Ok(Some(found));
+                }
+                None if !is_ready => {
+                    let message = said.map_or("is not ready", |said| said.message);
+                    let since = said.and_then(|said| said.since);
+                    let cause = cause(&id, Problem::Dependency, &shortened(message), since);
+                    return Ok(Some(Found { steps: Vec::new(), cause }));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// A Secret or ConfigMap that the spec names and that is not there.
+    fn missing(&mut self, object: &Object) -> Asked<Option<Found>> {
+        let named = related::references(object);
+        self.ask(named.iter().map(|(id, _)| Query::Object(id.clone())))?;
+        for (id, field) in named {
+            if let Seen::Absent = self.object(&id)? {
+                let text = format!(
+                    "{} does not exist; {field} of {} names it",
+                    id.subject(),
+                    object.id().subject()
+                );
+                let cause = cause(&id, Problem::Missing, &text, None);
+                return Ok(Some(Found { steps: Vec::new(), cause }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The cause among the objects that were applied.
+    fn applied(&mut self, object: &Object) -> Asked<Option<Found>> {
+        let mut ids = related::applied(object);
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let is_remote = object.get("spec").is_some_and(|spec| spec.get("kubeConfig").is_some());
+        if is_remote {
+            self.remarks.insert(format!(
+                "what {} applied is in another cluster, which was not read",
+                object.id().subject()
+            ));
+            return Ok(None);
+        }
+        if ids.len() > MOST_OBJECTS {
+            self.remarks.insert(format!(
+                "{} applied {} objects; the first {MOST_OBJECTS} were read",
+                object.id().subject(),
+                ids.len()
+            ));
+            ids.truncate(MOST_OBJECTS);
+        }
+        self.ask(ids.iter().map(|id| Query::Object(id.clone())))?;
+        let mut sick: Vec<(bool, ObjectId)> = Vec::new();
+        for id in ids {
+            let is_failed = match self.object(&id)? {
+                Seen::Hidden => continue,
+                Seen::Absent => true,
+                Seen::There(found) => match health::compute(found, self.now) {
+                    Ok(report) if report.is_current() => continue,
+                    Ok(report) => report.status == Health::Failed,
+                    Err(_) => true,
+                },
+            };
+            sick.push((!is_failed, id));
+        }
+        // What has failed comes before what is on its way.
+        sick.sort_by_key(|(is_on_its_way, _)| *is_on_its_way);
+        for (_, id) in sick.into_iter().take(MOST_FOLLOWED) {
+            if let Some(found) = self.of(&id)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks for all of it at once.
+    fn ask(&self, queries: impl Iterator<Item = Query>) -> Asked<()> {
+        let unknown: Vec<Query> = queries.filter(|it| self.known.get(it).is_none()).collect();
+        if unknown.is_empty() { Ok(()) } else { Err(unknown) }
+    }
+
+    fn object(&mut self, id: &ObjectId) -> Asked<Seen<'k>> {
+        let query = Query::Object(id.clone());
+        Ok(match self.known.get(&query) {
+            None => return Err(vec![query]),
+            Some(Answer::Objects(objects)) => objects.first().map_or(Seen::Absent, Seen::There),
+            Some(Answer::Lines(_)) => Seen::Hidden,
+            Some(Answer::Refused(why)) => {
+                self.remarks.insert(format!("{} cannot be read: {why}", id.subject()));
+                Seen::Hidden
+            }
+        })
+    }
+
+    pub(crate) fn listed(&mut self, query: &Query) -> Asked<Vec<Object>> {
+        Ok(match self.known.get(query) {
+            None => return Err(vec![query.clone()]),
+            Some(Answer::Objects(objects)) => objects.clone(),
+            Some(Answer::Lines(_)) => Vec::new(),
+            Some(Answer::Refused(why)) => {
+                let what = match query {
+                    Query::Pods { namespace, .. } => format!("Pods in namespace {namespace}"),
+                    _ => "events".to_owned(),
+                };
+                self.remarks.insert(format!("{what} cannot be listed: {why}"));
+                Vec::new()
+            }
+        })
+    }
+
+    pub(crate) fn lines(&mut self, query: &Query) -> Asked<Vec<String>> {
+        match self.known.get(query) {
+            None => Err(vec![query.clone()]),
+            Some(Answer::Lines(lines)) => Ok(lines.clone()),
+            // A log is seldom there for long: its absence says nothing.
+            Some(Answer::Objects(_) | Answer::Refused(_)) => Ok(Vec::new()),
+        }
+    }
+
+    /// What happens next without anybody's doing.
+    fn next(&self, object: &Object, found: Option<&Cause>) -> Option<String> {
+        let spec = |key: &str| object.get("spec").map(|spec| text(spec, key)).unwrap_or_default();
+        match found.map(|it| it.problem) {
+            Some(Problem::Suspension) if found.is_some_and(|it| it.object == object.id()) => {
+                let until =
+                    suspension(object, self.now).flatten().and_then(|hold| hold.expires_at());
+                return Some(until.map_or_else(
+                    || "nothing until it is resumed".to_owned(),
+                    |at| format!("the suspension expires at {}", seconds(at)),
+                ));
+            }
+            Some(Problem::ClosedWindow) => {
+                let window = WindowState::of(self.now, |key| object.annotation(key));
+                let at = window.and_then(|state| state.changes_at())?;
+                return Some(format!("it is reconciled when the window opens at {}", seconds(at)));
+            }
+            _ => {}
+        }
+        let is_true = |kind| condition(object, kind).filter(|said| said.status == "True");
+        if is_true(reconcile::STALLED).is_some() {
+            return Some("it is not retried until its spec changes".to_owned());
+        }
+        let retry =
+            [spec("retryInterval"), spec("interval")].into_iter().find(|it| !it.is_empty())?;
+        let said = is_true(reconcile::RECONCILING);
+        match said {
+            Some(said) if said.reason == reconcile::reason::PROGRESSING_WITH_RETRY.as_str() => {
+                let waits = condition(object, "Ready").is_some_and(|it| {
+                    it.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
+                });
+                Some(if waits {
+                    format!("it is reconciled as soon as that is ready, and retried every {retry}")
+                } else {
+                    format!("it is retried within {retry}")
+                })
+            }
+            Some(said) => {
+                let timeout = Some(spec("timeout")).filter(|it| !it.is_empty());
+                let since = said.since.map(seconds).unwrap_or_default();
+                timeout.map(|limit| format!("the run that began at {since} may take {limit}"))
+            }
+            None => found.map(|_| format!("it is reconciled every {}", spec("interval"))),
+        }
+    }
+}
+
+/// A suspension in force; its hold, if it has one.
+fn suspension(object: &Object, now: Time) -> Option<Option<Hold>> {
+    let hold = hold(object);
+    let is_expired = hold.as_ref().is_some_and(|hold| hold.is_expired(now));
+    (is_set(object, "suspend") && !is_expired).then_some(hold)
+}
+
+/// What the annotations say about a suspension.
+fn hold(object: &Object) -> Option<Hold> {
+    Hold::of(|key| object.annotation(key))
+}
+
+/// A hold that has expired while `spec.suspend` is still true.
+fn expired_hold(object: &Object) -> Option<Found> {
+    let said = condition(object, reconcile::HOLD)?;
+    let is_expired =
+        said.reason == reconcile::reason::EXPIRED.as_str() && is_set(object, "suspend");
+    let text = format!("its suspension {}", shortened(said.message));
+    let cause = || cause(&object.id(), Problem::ExpiredHold, &text, said.since);
+    is_expired.then(|| Found { steps: Vec::new(), cause: cause() })
+}
+
+/// Whether a kind has no status by nature.
+fn is_static(object: &Object) -> bool {
+    let spec = object.get("spec");
+    let is_oci = spec.is_some_and(|it| text(it, "type") == "oci");
+    is_oci || matches!(object.kind(), "Alert" | "Provider" | "ExternalArtifact")
+}
+
+/// Reasons of runs that failed because of their source.
+fn is_about_source(reason: &str) -> bool {
+    matches!(
+        reason,
+        "ArtifactFailed"
+            | "SourceNotReady"
+            | "NoSourceArtifact"
+            | "SourceUnavailable"
+            | "HelmChartNotReady"
+    )
+}
+
+/// Reasons of runs whose cause may be an object that was applied.
+fn is_of_objects(reason: &str) -> bool {
+    matches!(
+        reason,
+        "HealthCheckFailed"
+            | "Progressing"
+            | "InstallFailed"
+            | "UpgradeFailed"
+            | "RollbackFailed"
+            | "TestFailed"
+            | "ReleaseFailed"
+            | "DriftDetected"
+            | "PruneFailed"
+            | "Contested"
+            | "AwaitingCRDs"
+            | "AwaitingClasses"
+            | "AwaitingTermination"
+    )
+}
+
+/// What the object itself reports.
+fn reported(object: &Object, said: Said<'_>) -> Cause {
+    // What was undone tells of the remedy; what made it necessary stands in `Released` or `TestSuccess`.
+    let is_remedy = matches!(
+        said.reason,
+        "RollbackSucceeded"
+            | "UninstallSucceeded"
+            | "RetriesExceeded"
+            | "MissingRollbackTarget"
+            | "RollbackFailed"
+    );
+    let failed = ["Released", "TestSuccess"]
+        .iter()
+        .filter_map(|kind| condition(object, kind))
+        .find(|it| is_remedy && it.status == "False");
+    let said = failed.unwrap_or(said);
+    let is_stalled = condition(object, reconcile::STALLED).is_some_and(|it| it.status == "True");
+    let problem = problem(said.reason, is_stalled);
+    let text = shortened(said.message);
+    let id = match problem {
+        Problem::Apply | Problem::Health => named_first(object, &text),
+        _ => None,
+    };
+    cause(&id.unwrap_or_else(|| object.id()), problem, &text, said.since)
+}
+
+/// The object that a refusal begins with, to point at it. No decision depends on it.
+fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
+    let applied = related::applied(object);
+    let subject = text.split_whitespace().next()?.trim_end_matches([':', ',']);
+    applied.into_iter().find(|id| id.subject() == subject)
+}
+
+fn problem(reason: &str, is_stalled: bool) -> Problem {
+    match reason {
+        "AuthenticationFailed" => Problem::Credentials,
+        "GitOperationFailed"
+        | "OCIArtifactPullFailed"
+        | "BucketOperationFailed"
+        | "HTTPOperationFailed"
+        | "IndexationFailed"
+        | "ChartPullError"
+        | "SourceUnavailable"
+        | "NoSourceArtifact" => Problem::Fetch,
+        "VerificationError" | "DigestMismatch" => Problem::Verification,
+        "BuildFailed"
+        | "ArtifactFailed"
+        | "DependencyBuildError"
+        | "ChartPackageError"
+        | "InvalidPath"
+        | "HelmfileError"
+        | "MetadataPatchError" => Problem::Build,
+        "ValuesError" | "ValuesFilesError" | "EnvironmentError" => Problem::Values,
+        "DependencyCycle" | "IncludeCycle" => Problem::Cycle,
+        "DependencyNotReady" => Problem::Dependency,
+        "AccessDenied" => Problem::Access,
+        "ReconciliationFailed"
+        | "InstallFailed"
+        | "UpgradeFailed"
+        | "ReleaseFailed"
+        | "ReconcileError"
+        | "PruneFailed"
+        | "Contested" => Problem::Apply,
+        "TestFailed" => Problem::Test,
+        "HealthCheckFailed" => Problem::Health,
+        "WindowClosed" => Problem::ClosedWindow,
+        "InvalidWindow" => Problem::InvalidWindow,
+        _ if is_stalled => Problem::Spec,
+        _ => Problem::Other,
+    }
+}
+
+fn cause(id: &ObjectId, problem: Problem, text: &str, since: Option<Time>) -> Cause {
+    Cause {
+        object: id.clone(),
+        problem,
+        text: text.to_owned(),
+        since,
+        lines: Vec::new(),
+        event: None,
+    }
+}
+
+fn below(step: Option<Step>, found: Found) -> Found {
+    let mut steps: Vec<Step> = step.into_iter().collect();
+    steps.extend(found.steps);
+    Found { steps, ..found }
+}
+
+/// A text on one line and of a bounded length.
+pub(crate) fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+/// A time to the second.
+pub(crate) fn seconds(at: Time) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,182 @@
+//! Objects that were applied: their health, their Pods, and the newest warning about either.
+
+use apply::health::{self, Health};
+use objects::{Object, ObjectId};
+use reconcile::Time;
+
+use crate::condition::{condition, text, time};
+use crate::fact::Query;
+use crate::pod::{self, Trouble};
+use crate::result::{Cause, Problem, Step};
+use crate::walk::{Asked, Found, Walk, shortened};
+
+impl Walk<'_> {
+    /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
+    pub(crate) fn workload(&mut self, object: &Object) -> Asked<Option<Found>> {
+        let id = object.id();
+        let (status, message) = match health::compute(object, self.now()) {
+            Ok(report) if report.is_current() => return Ok(None),
+            Ok(report) => (report.status, report.message),
+            Err(error) => (Health::Unknown(error.to_string()), error.to_string()),
+        };
+        let since = since(object);
+        let step = Step { object: id.clone(), since, text: told(&status, &message) };
+        if status == Health::Terminating {
+            let text = deletion(object);
+            let event = self.event(&id, &[])?;
+            let cause = Cause { event, ..plain(&id, Problem::Deletion, text, since) };
+            return Ok(Some(Found { steps: vec![step], cause }));
+        }
+        let pods = self.pods(object)?;
+        for pod in &pods {
+            if let Some(found) = self.of_pod(pod)? {
+                let mut steps = vec![step];
+                steps.extend(found.steps.into_iter().filter(|it| it.object != id));
+                return Ok(Some(Found { steps, ..found }));
+            }
+        }
+        let refused = condition(object, "ReplicaFailure").filter(|said| said.status == "True");
+        let event = self.newest(&id, &pods)?;
+        let cause = match (refused, &event) {
+            (Some(said), _) => plain(&id, Problem::Admission, shortened(said.message), said.since),
+            (None, Some((of, reason, text))) => {
+                let problem = problem_of(&id, reason);
+                plain(of, problem, format!("{reason}: {}", shortened(text)), since)
+            }
+            (None, None) => plain(&id, problem_of(&id, ""), told(&status, &message), since),
+        };
+        Ok(Some(Found { steps: vec![step], cause: Cause { event: event.map(spelled), ..cause } }))
+    }
+
+    /// The newest warning about an object or its Pods: whom it is about, its reason and its text.
+    fn newest(
+        &mut self,
+        id: &ObjectId,
+        pods: &[Object],
+    ) -> Asked<Option<(ObjectId, String, String)>> {
+        let events = self.listed(&Query::Warnings(id.namespace.clone()))?;
+        let about = |event: &Object| {
+            let of = event.get("involvedObject");
+            let field = |key: &str| of.map(|it| text(it, key)).unwrap_or_default().to_owned();
+            (field("kind"), field("name"), field("apiVersion"))
+        };
+        let is_about = |event: &&Object| {
+            let (kind, name, _) = about(event);
+            let is_own = kind == id.kind && name == id.name;
+            let is_below = kind == "ReplicaSet" && name.starts_with(&format!("{}-", id.name));
+            is_own || is_below || (kind == "Pod" && pods.iter().any(|pod| pod.name() == name))
+        };
+        let newest = events.iter().filter(is_about).max_by_key(|event| last_seen(event));
+        Ok(newest.map(|event| {
+            let (kind, name, version) = about(event);
+            let group = version.split_once('/').map_or("", |(group, _)| group);
+            let field = |key| event.get(key).and_then(|it| it.as_str()).unwrap_or_default();
+            let of = ObjectId::new(&id.namespace, &name, group, &kind);
+            (of, field("reason").to_owned(), field("message").to_owned())
+        }))
+    }
+
+    /// The same as one text.
+    fn event(&mut self, id: &ObjectId, pods: &[Object]) -> Asked<Option<String>> {
+        Ok(self.newest(id, pods)?.map(spelled))
+    }
+
+    /// The Pods that an object stands for.
+    fn pods(&mut self, object: &Object) -> Asked<Vec<Object>> {
+        if (object.gvk().group.as_str(), object.kind()) == ("", "Pod") {
+            return Ok(vec![object.clone()]);
+        }
+        let Some(selector) = pod::selector(object) else { return Ok(Vec::new()) };
+        let namespace = object.namespace().to_owned();
+        self.listed(&Query::Pods { namespace, selector })
+    }
+
+    /// What is in the way of a Pod.
+    fn of_pod(&mut self, pod: &Object) -> Asked<Option<Found>> {
+        let id = pod.id();
+        let Some(trouble) = pod::trouble(pod) else { return Ok(None) };
+        let since = since(pod);
+        let mut cause = plain(&id, problem(&trouble), shortened(&trouble.to_string()), since);
+        if let Some(container) = pod::failed(pod) {
+            let query = Query::Lines {
+                namespace: id.namespace.clone(),
+                pod: id.name.clone(),
+                container: container.to_owned(),
+            };
+            cause.lines = self.lines(&query)?;
+        }
+        cause.event = self.event(&id, std::slice::from_ref(pod))?;
+        let step = Step { object: id, since, text: cause.text.clone() };
+        Ok(Some(Found { steps: vec![step], cause }))
+    }
+}
+
+fn spelled((of, reason, message): (ObjectId, String, String)) -> String {
+    format!("{} {reason}: {}", of.subject(), shortened(&message))
+}
+
+fn plain(id: &ObjectId, problem: Problem, text: String, since: Option<Time>) -> Cause {
+    Cause { object: id.clone(), problem, text, since, lines: Vec::new(), event: None }
+}
+
+fn told(status: &Health, message: &str) -> String {
+    match message {
+        "" => status.to_string(),
+        message => format!("{status}: {}", shortened(message)),
+    }
+}
+
+fn deletion(object: &Object) -> String {
+    let finalizers = object.meta("finalizers").and_then(|it| it.as_array());
+    let names: Vec<&str> = finalizers.into_iter().flatten().filter_map(|it| it.as_str()).collect();
+    match names.is_empty() {
+        true => "is being deleted".to_owned(),
+        false => format!("is being deleted and waits for its finalizers {}", names.join(", ")),
+    }
+}
+
+/// Since when it is not ready, as far as its conditions tell.
+fn since(object: &Object) -> Option<Time> {
+    let conditions = ["Ready", "Available", "Progressing", "PodScheduled"];
+    let said = conditions.iter().filter_map(|kind| condition(object, kind));
+    let failing = said.filter(|said| said.status != "True").find_map(|said| said.since);
+    failing.or_else(|| time(object.fields().get("metadata")?, "creationTimestamp"))
+}
+
+/// When an event was seen last: old events have `lastTimestamp`, new ones `eventTime` or a series.
+fn last_seen(event: &Object) -> String {
+    let series = event.get("series").map(|it| text(it, "lastObservedTime")).unwrap_or_default();
+    let field = |key| event.get(key).and_then(|it| it.as_str()).unwrap_or_default();
+    [series, field("lastTimestamp"), field("eventTime")]
+        .into_iter()
+        .find(|it| !it.is_empty())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn problem(trouble: &Trouble) -> Problem {
+    match trouble {
+        Trouble::Unscheduled { .. } => Problem::Scheduling,
+        Trouble::Ended { .. } => Problem::Container,
+        Trouble::Waiting { reason, .. } => match reason.as_str() {
+            "ErrImagePull"
+            | "ImagePullBackOff"
+            | "InvalidImageName"
+            | "ErrImageNeverPull"
+            | "RegistryUnavailable"
+            | "ImageInspectError" => Problem::Image,
+            _ => Problem::Container,
+        },
+    }
+}
+
+/// What the reason of an event is about; without one, what the kind of the object is about.
+fn problem_of(id: &ObjectId, reason: &str) -> Problem {
+    match reason {
+        "FailedCreate" => Problem::Admission,
+        "FailedScheduling" => Problem::Scheduling,
+        "FailedMount" | "FailedAttachVolume" | "ProvisioningFailed" => Problem::Volume,
+        _ if id.kind == "PersistentVolumeClaim" => Problem::Volume,
+        _ => Problem::Health,
+    }
+}

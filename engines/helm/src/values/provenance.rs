@@ -1,0 +1,262 @@
+//! Which source set each value: what `windlass values` shows.
+//!
+//! The merge itself is not repeated: a value of the result comes from the uppermost source that has just this value at its
+//! place. Elsewhere: the merge (`references.rs`, `coalesce.rs`).
+
+use golang::Value;
+use golang::value::{Map, Str};
+use serde_json::Value as Json;
+
+use super::json::exact_json;
+use super::{Budget, Error};
+use crate::chart::Chart;
+
+/// The table whose entries every chart below has, too.
+const GLOBAL: &[u8] = b"global";
+
+/// Something that values come from.
+#[derive(Debug, Clone)]
+pub struct Layer {
+    /// What people call it, such as `ConfigMap/defaults`.
+    pub name: String,
+    /// Where its values stand among those of the release, such as below the name of a sub-chart.
+    pub at: Vec<Str>,
+    /// Its values.
+    pub values: Map,
+}
+
+/// A value of the result that is no table, or an empty table.
+#[derive(Debug, Clone)]
+pub struct Leaf {
+    /// Names of tables and indices of lists on the way to it.
+    pub path: Vec<String>,
+    /// The value.
+    pub value: Value,
+    /// The layer that set it, by its number; none if it was computed, as by an import.
+    pub source: Option<usize>,
+    /// Layers that have another value at this place, by their numbers.
+    pub overrode: Vec<usize>,
+}
+
+/// The defaults of a chart and of the charts in it, from the lowest on.
+pub fn layers(chart: &Chart) -> Vec<Layer> {
+    let mut found = Vec::new();
+    let mut pending = vec![(chart, Vec::new(), chart.metadata.name.clone())];
+    while let Some((chart, at, name)) = pending.pop() {
+        for sub in &chart.charts {
+            let mut below = at.clone();
+            below.push(Str::from(sub.metadata.name.as_str()));
+            pending.push((sub, below, format!("{name}/charts/{}", sub.metadata.name)));
+        }
+        found.push(Layer { name: format!("chart {name}"), at, values: chart.values.clone() });
+    }
+    // What a chart says of a chart in it counts more than what that says of itself.
+    found.reverse();
+    found
+}
+
+/// Finds the source of every leaf of `result`, which is the merge of `layers`, from the lowest on.
+///
+/// # Errors
+/// Values are too many or too deep.
+pub fn provenance(result: &Map, layers: &[Layer]) -> Result<Vec<Leaf>, Error> {
+    let mut search = Search { layers, leaves: Vec::new(), budget: Budget::new() };
+    search.table(result, &mut Vec::new())?;
+    Ok(search.leaves)
+}
+
+struct Search<'l> {
+    layers: &'l [Layer],
+    leaves: Vec<Leaf>,
+    budget: Budget,
+}
+
+/// A step of a path.
+#[derive(Debug, Clone)]
+enum Part {
+    Name(Str),
+    Index(usize),
+}
+
+impl Search<'_> {
+    fn table(&mut self, table: &Map, path: &mut Vec<Part>) -> Result<(), Error> {
+        if table.is_empty() && !path.is_empty() {
+            return self.leaf(&Value::Map(table.clone()), path);
+        }
+        for (key, value) in table.entries() {
+            path.push(Part::Name(key));
+            self.value(&value, path)?;
+            path.pop();
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &Value, path: &mut Vec<Part>) -> Result<(), Error> {
+        self.budget.spend(path.len())?;
+        match value {
+            Value::Map(table) => self.table(table, path),
+            // One that no layer has as it is was put together from items.
+            Value::List(list) if !list.is_empty() && self.source(value, path)?.is_none() => {
+                for (at, item) in list.items().iter().enumerate() {
+                    path.push(Part::Index(at));
+                    self.value(item, path)?;
+                    path.pop();
+                }
+                Ok(())
+            }
+            other => self.leaf(other, path),
+        }
+    }
+
+    fn leaf(&mut self, value: &Value, path: &[Part]) -> Result<(), Error> {
+        let source = self.source(value, path)?;
+        let has_one = |at: &usize| Some(*at) != source && self.at(*at, path).is_some();
+        let overrode = (0..source.unwrap_or(self.layers.len())).rev().filter(has_one).collect();
+        let path = path.iter().map(Part::shown).collect();
+        self.leaves.push(Leaf { path, value: value.clone(), source, overrode });
+        Ok(())
+    }
+
+    /// The uppermost layer that has a value at a place.
+    fn source(&mut self, value: &Value, path: &[Part]) -> Result<Option<usize>, Error> {
+        self.budget.spend(path.len())?;
+        let wanted = json(value);
+        let is_it = |at: &usize| self.at(*at, path).is_some_and(|found| json(&found) == wanted);
+        Ok((0..self.layers.len()).rev().find(is_it))
+    }
+
+    /// What a layer has at a place; globals of a chart above count below it.
+    fn at(&self, layer: usize, path: &[Part]) -> Option<Value> {
+        let layer = self.layers.get(layer)?;
+        let below = below(path, &layer.at);
+        if let Some(found) = below.and_then(|rest| found(&layer.values, rest)) {
+            return Some(found);
+        }
+        let global =
+            path.iter().position(|part| matches!(part, Part::Name(name) if **name == *GLOBAL))?;
+        // The chart has to be at or above the one whose globals these are.
+        let is_above = layer.at.len() <= global && below_names(path, &layer.at);
+        is_above.then(|| found(&layer.values, path.get(global..)?)).flatten()
+    }
+}
+
+impl Part {
+    fn shown(&self) -> String {
+        match self {
+            Self::Name(name) => name.lossy().into_owned(),
+            Self::Index(at) => format!("[{at}]"),
+        }
+    }
+}
+
+fn below_names(path: &[Part], at: &[Str]) -> bool {
+    let is_same = |(part, name): (&Part, &Str)| matches!(part, Part::Name(it) if it == name);
+    path.len() >= at.len() && path.iter().zip(at).all(is_same)
+}
+
+/// The rest of a path that begins with the place of a layer.
+fn below<'p>(path: &'p [Part], at: &[Str]) -> Option<&'p [Part]> {
+    below_names(path, at).then(|| path.get(at.len()..)).flatten()
+}
+
+fn found(values: &Map, path: &[Part]) -> Option<Value> {
+    let mut value = Value::Map(values.clone());
+    for part in path {
+        value = match (value, part) {
+            (Value::Map(table), Part::Name(name)) => table.get(name)?,
+            (Value::List(list), Part::Index(at)) => list.items().get(*at)?.clone(),
+            _ => return None,
+        };
+    }
+    Some(value)
+}
+
+/// A value to compare; none if JSON does not have it.
+fn json(value: &Value) -> Option<Json> {
+    exact_json(&Map::new(golang::value::Type::Any, [(Str::from("v"), value.clone())])).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{compose, empty};
+    use super::*;
+
+    fn table(json: &Json) -> Map {
+        let Value::Map(table) = Value::from_json(json) else { panic!("{json} is no table") };
+        table
+    }
+
+    fn layer(name: &str, at: &[&str], values: &Json) -> Layer {
+        let at = at.iter().map(|it| Str::from(*it)).collect();
+        Layer { name: name.to_owned(), at, values: table(values) }
+    }
+
+    fn told(result: &Map, layers: &[Layer]) -> Vec<String> {
+        let name = |at: usize| layers[at].name.clone();
+        let leaves = provenance(result, layers).unwrap();
+        let told = leaves.iter().map(|leaf| {
+            let source = leaf.source.map_or("computed".to_owned(), name);
+            let over: Vec<String> = leaf.overrode.iter().map(|at| name(*at)).collect();
+            format!("{} {source} {over:?}", leaf.path.join("."))
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn a_value_comes_from_the_uppermost_source_that_has_it() {
+        let layers = [
+            layer("chart", &[], &json!({"a": 1, "b": {"c": 1, "d": 1}, "list": [1]})),
+            layer("file", &[], &json!({"b": {"c": 2}, "list": [2]})),
+            layer("inline", &[], &json!({"b": {"c": 3}, "e": {}})),
+        ];
+        let result = table(&json!({"a": 1, "b": {"c": 3, "d": 1}, "e": {}, "list": [2]}));
+        let expected = [
+            "a chart []",
+            "b.c inline [\"file\", \"chart\"]",
+            "b.d chart []",
+            "e inline []",
+            "list file [\"chart\"]",
+        ];
+        assert_eq!(told(&result, &layers), expected);
+    }
+
+    #[test]
+    fn items_of_a_list_that_no_source_has_as_a_whole_have_sources_of_their_own() {
+        let layers = [
+            layer("file", &[], &json!({"hosts": [{"name": "a"}, {"name": "b"}]})),
+            layer("path", &[], &json!({"hosts": [{"name": "x"}]})),
+        ];
+        let result = table(&json!({"hosts": [{"name": "x"}, {"name": "b"}]}));
+        let expected = ["hosts.[0].name path [\"file\"]", "hosts.[1].name file []"];
+        assert_eq!(told(&result, &layers), expected);
+    }
+
+    #[test]
+    fn globals_and_values_of_charts_below_come_from_where_they_are_set() {
+        let layers = [
+            layer("sub", &["sub"], &json!({"x": 1, "global": {"own": 1}})),
+            layer("top", &[], &json!({"sub": {"x": 2}, "global": {"shared": 1}})),
+        ];
+        let result = table(
+            &json!({"global": {"shared": 1}, "sub": {"x": 2, "global": {"own": 1, "shared": 1}}}),
+        );
+        let expected = [
+            "global.shared top []",
+            "sub.global.own sub []",
+            "sub.global.shared top []",
+            "sub.x top [\"sub\"]",
+        ];
+        assert_eq!(told(&result, &layers), expected);
+    }
+
+    #[test]
+    fn what_nobody_set_is_computed() {
+        let result = table(&json!({"a": 1}));
+        assert_eq!(told(&result, &[layer("x", &[], &json!({"a": 2}))]), ["a computed [\"x\"]"]);
+        let composed = compose("apps", &result, &[], &mut |_, _| Err("unused".to_owned())).unwrap();
+        assert_eq!(told(&composed, &[layer("inline", &[], &json!({"a": 1}))]), ["a inline []"]);
+        assert!(provenance(&empty(), &[]).unwrap().is_empty());
+    }
+}

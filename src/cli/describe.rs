@@ -1,0 +1,141 @@
+//! `windlass describe`: an object with its conditions, sources, dependencies, what it applied, and its last events.
+
+use std::process::ExitCode;
+
+use cause::related;
+use clap::Args as ClapArgs;
+use objects::{Gvk, Object, ObjectId};
+use serde_json::Value;
+
+use super::connection::print;
+use super::kind;
+use super::place::{Place, Site};
+use super::row::{Row, hold, time};
+use super::table::{Colour, Screen, age, clean, cut};
+use super::why;
+
+/// The flags of `windlass describe`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// The object
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    what: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass describe ks/app -n apps
+  windlass describe hr web -n apps
+
+`windlass get KIND/NAME -o yaml` prints the object itself.
+
+Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
+
+/// How many applied objects and events are printed.
+const SHOWN: usize = 20;
+
+/// Prints an object.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let text = args.place.run(async |site| {
+        let target = kind::one(&site.cluster, &args.what).await?;
+        let object = kind::read(&site, &target).await?;
+        let why = why::line(&site, &object.id()).await?;
+        let events = events(&site, &object.id()).await;
+        anyhow::Ok(text(&object, &why, events, Screen::of_stdout(), jiff::Timestamp::now()))
+    })?;
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn events(site: &Site, id: &ObjectId) -> Result<Vec<Object>, String> {
+    let found = async {
+        let resource = site.cluster.resource(&Gvk::new("v1", "Event")).await?;
+        let fields = format!("involvedObject.kind={},involvedObject.name={}", id.kind, id.name);
+        site.cluster.list_part(&resource, &id.namespace, ("", &fields), None).await
+    };
+    found.await.map(|part| part.objects).map_err(|error| error.to_string())
+}
+
+fn text(
+    object: &Object,
+    why: &str,
+    events: Result<Vec<Object>, String>,
+    on: Screen,
+    now: reconcile::Time,
+) -> String {
+    let row = Row::of(object, now);
+    let mut out = format!("{}\n", on.wrapped(&clean(why), 0));
+    let mut line = |title: &str, text: &str| {
+        if !text.is_empty() {
+            out.push_str(&format!("{title:<13}{}\n", on.wrapped(&clean(text), 13)));
+        }
+    };
+    line("created", &format!("{} ago", age(row.created, now)));
+    line("revision", &row.revision);
+    if let Some(hold) = hold(object).filter(|_| row.is_suspended()) {
+        line("hold", &hold.to_string());
+    } else if row.is_suspended() {
+        line("hold", "suspended");
+    }
+    line("applied by", &related::applier(object).map(|id| id.subject()).unwrap_or_default());
+    line("source", &subjects(&related::sources(object)));
+    line("depends on", &subjects(&related::dependencies(object)));
+    let interval = object.get("spec").and_then(|it| it["interval"].as_str()).unwrap_or_default();
+    line("interval", interval);
+    out.push_str(&conditions(object, on, now));
+    let applied = related::applied(object);
+    if !applied.is_empty() {
+        out.push_str(&format!("applied {} objects\n", applied.len()));
+        for id in applied.iter().take(SHOWN) {
+            out.push_str(&format!("  {}\n", clean(&id.subject())));
+        }
+        if applied.len() > SHOWN {
+            out.push_str("  … `windlass tree` prints all of them\n");
+        }
+    }
+    match events {
+        Ok(mut events) => {
+            events.sort_by_key(|it| time(it.get("lastTimestamp")));
+            let newest = events.iter().rev().take(SHOWN);
+            if !events.is_empty() {
+                out.push_str("events\n");
+            }
+            for event in newest {
+                let field = |key| event.get(key).and_then(Value::as_str).unwrap_or_default();
+                let since = age(time(event.get("lastTimestamp")), now);
+                let text =
+                    format!("{since} {} {}: {}", field("type"), field("reason"), field("message"));
+                out.push_str(&format!("  {}\n", on.wrapped(&cut(&clean(&text), 400), 4)));
+            }
+        }
+        Err(error) => out.push_str(&format!("events cannot be listed: {}\n", clean(&error))),
+    }
+    out
+}
+
+fn conditions(object: &Object, on: Screen, now: reconcile::Time) -> String {
+    let conditions = object.get("status").and_then(|it| it["conditions"].as_array());
+    let mut out = String::new();
+    for (at, condition) in conditions.into_iter().flatten().enumerate() {
+        if at == 0 {
+            out.push_str("conditions\n");
+        }
+        let text = |key: &str| clean(condition[key].as_str().unwrap_or_default());
+        let status = text("status");
+        let status =
+            on.paint(&status, Colour::of_ready(&status).filter(|_| text("type") == "Ready"));
+        let since = age(time(condition.get("lastTransitionTime")), now);
+        let line =
+            format!("{}={status} {} ({since}): {}", text("type"), text("reason"), text("message"));
+        out.push_str(&format!("  {}\n", on.wrapped(&cut(&line, 600), 4)));
+    }
+    out
+}
+
+fn subjects(ids: &[ObjectId]) -> String {
+    ids.iter().map(ObjectId::subject).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,139 @@
+//! `windlass events`: what happened to objects of windlass and to their sources.
+
+use std::process::ExitCode;
+
+use cause::related;
+use clap::Args as ClapArgs;
+use objects::{Gvk, Object, ObjectId};
+use serde_json::Value;
+
+use super::connection::{Mark, print, say};
+use super::kind;
+use super::output::{ReportFormat, report};
+use super::place::{Scope, Site, say_left_out, shown};
+use super::row::time;
+use super::table::{Cell, Colour, Screen, Table, age};
+
+/// The flags of `windlass events`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// An object, with its sources; all objects of windlass if there is none
+    #[arg(num_args = 0..=2, value_name = "KIND/NAME")]
+    what: Vec<String>,
+    #[command(flatten)]
+    scope: Scope,
+    /// Only events of this type: Normal or Warning
+    #[arg(long = "types", value_name = "TYPE")]
+    kind: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass events -n apps                       of all objects of windlass in a namespace
+  windlass events ks/app -n apps                of a Kustomization and its source
+  windlass events -A --types Warning
+
+Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// Prints events, the oldest first.
+///
+/// # Errors
+/// Something cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (events, left_out) = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let about = about(&site, args).await?;
+        gather(&site, args, about.as_deref()).await
+    })?;
+    let values: Vec<Value> = events.iter().map(|it| shown(it.clone()).into_value()).collect();
+    if report(&values, args.output)?.is_none() {
+        let screen = Screen::of_stdout();
+        let mut table = Table::new(&["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], screen);
+        let now = jiff::Timestamp::now();
+        let rows: Vec<_> = events.iter().map(|it| row(it, now)).collect();
+        print(&table.page(&rows))?;
+        if rows.is_empty() && left_out.is_empty() {
+            say(Mark::Action, "no events; the API server keeps them for an hour by default");
+        }
+    }
+    say_left_out(&left_out);
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+/// The object that events are wanted of, and its sources.
+async fn about(site: &Site, args: &Args) -> anyhow::Result<Option<Vec<ObjectId>>> {
+    if args.what.is_empty() {
+        return Ok(None);
+    }
+    let target = kind::one(&site.cluster, &args.what).await?;
+    let object = kind::read(site, &target).await?;
+    let mut ids = vec![object.id()];
+    ids.extend(related::sources(&object));
+    Ok(Some(ids))
+}
+
+async fn gather(
+    site: &Site,
+    args: &Args,
+    about: Option<&[ObjectId]>,
+) -> anyhow::Result<(Vec<Object>, Vec<String>)> {
+    let gvk = Gvk::new("v1", "Event");
+    let resource = site.cluster.resource(&gvk).await?;
+    let mut found: Vec<Object> = Vec::new();
+    let mut left_out = Vec::new();
+    let mut namespaces: Vec<Option<String>> = vec![None];
+    if let Some(ids) = about {
+        namespaces = ids.iter().map(|id| Some(id.namespace.clone())).collect();
+        namespaces.sort();
+        namespaces.dedup();
+    }
+    for namespace in namespaces {
+        let target = kind::Target { resource: resource.clone(), namespace, name: None };
+        let refused = site.list(&target, "", |events| {
+            let wanted = events.into_iter().filter(|it| {
+                let is_of_type = args
+                    .kind
+                    .as_ref()
+                    .is_none_or(|kind| field(it, "type").eq_ignore_ascii_case(kind));
+                let of = object_of(it);
+                is_of_type
+                    && about.map_or_else(|| related::is_reconciled(&of), |ids| ids.contains(&of))
+            });
+            found.extend(wanted);
+            Ok(())
+        });
+        left_out.extend(refused.await?);
+    }
+    found.sort_by_key(last_seen);
+    Ok((found, left_out))
+}
+
+fn field<'e>(event: &'e Object, key: &str) -> &'e str {
+    event.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn object_of(event: &Object) -> ObjectId {
+    let of = event.get("involvedObject").cloned().unwrap_or_default();
+    let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
+    let group = Gvk::new(&text("apiVersion"), "").group;
+    ObjectId::new(&text("namespace"), &text("name"), &group, &text("kind"))
+}
+
+fn last_seen(event: &Object) -> Option<reconcile::Time> {
+    let series = event.get("series").and_then(|it| time(it.get("lastObservedTime")));
+    series.or_else(|| time(event.get("lastTimestamp"))).or_else(|| time(event.get("eventTime")))
+}
+
+fn row(event: &Object, now: reconcile::Time) -> Vec<Cell> {
+    let kind = field(event, "type");
+    let colour = (kind == "Warning").then_some(Colour::Bad);
+    vec![
+        Cell::new(&age(last_seen(event), now)),
+        Cell::coloured(kind, colour),
+        Cell::new(field(event, "reason")),
+        Cell::new(&object_of(event).subject()),
+        Cell::new(field(event, "message")),
+    ]
+}

@@ -1,0 +1,116 @@
+//! `windlass export`: objects as manifests that can be committed.
+
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+use objects::Object;
+
+use super::connection::print;
+use super::kind;
+use super::place::{Scope, say_left_out, shown};
+
+/// The flags of `windlass export`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// KIND, KIND/NAME, KIND NAME, several KINDs with commas, or all, sources, appliers
+    #[arg(required = true, value_name = "KIND[/NAME]")]
+    what: Vec<String>,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass export ks/app -n apps > app.yaml
+  windlass export all -A > everything.yaml
+
+What the cluster adds is left out: status, uid, versions, managed fields. HelmCharts of HelmReleases are left out, too.
+
+Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// Fields of `metadata` that a manifest has.
+const KEPT: [&str; 4] = ["name", "namespace", "labels", "annotations"];
+
+/// Annotations that are requests or remarks, not configuration.
+const PASSING: [&str; 4] = [
+    "reconcile.fluxcd.io/requestedAt",
+    "reconcile.fluxcd.io/forceAt",
+    "reconcile.fluxcd.io/resetAt",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+/// Prints manifests.
+///
+/// # Errors
+/// Something cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let left_out = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let mut left_out = Vec::new();
+        for target in kind::targets(&site.cluster, &args.what).await? {
+            if target.name.is_some() {
+                document(kind::read(&site, &target).await?)?;
+                continue;
+            }
+            let refused = site.list(&target, &args.scope.labels, |objects| {
+                objects.into_iter().filter(|it| !is_generated(it)).try_for_each(document)
+            });
+            left_out.extend(refused.await?);
+        }
+        anyhow::Ok(left_out)
+    })?;
+    say_left_out(&left_out);
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+/// Whether a HelmRelease made it, and would make it again.
+fn is_generated(object: &Object) -> bool {
+    object.kind() == "HelmChart" && object.label("helm.toolkit.fluxcd.io/name").is_some()
+}
+
+fn document(object: Object) -> anyhow::Result<()> {
+    print(&format!("---\n{}", goyaml::emit(&manifest(object).into_value())?))
+}
+
+/// An object as its manifest.
+pub(super) fn manifest(object: Object) -> Object {
+    let mut object = shown(object);
+    object.fields_mut().remove("status");
+    let metadata = object.metadata_mut();
+    metadata.retain(|field, _| KEPT.contains(&field.as_str()));
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(|it| it.as_object_mut()) {
+        annotations.retain(|key, _| !PASSING.contains(&key.as_str()));
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_has_nothing_that_the_cluster_added() {
+        let object = Object::new(
+            json!({"apiVersion": "v1", "kind": "X", "spec": {"a": 1}, "status": {"b": 2},
+            "metadata": {"name": "app", "namespace": "apps", "uid": "1", "resourceVersion": "2", "generation": 3,
+                "labels": {"l": "1"}, "managedFields": [], "finalizers": ["f"],
+                "annotations": {"reconcile.fluxcd.io/requestedAt": "now"}}}),
+        );
+        let expected = json!({"apiVersion": "v1", "kind": "X", "spec": {"a": 1},
+            "metadata": {"name": "app", "namespace": "apps", "labels": {"l": "1"}}});
+        assert_eq!(manifest(object.unwrap()).into_value(), expected);
+    }
+
+    #[test]
+    fn secrets_are_masked() {
+        let object =
+            Object::new(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"},
+            "data": {"password": "aHVudGVyMg=="}, "stringData": {"x": "hunter2"}}));
+        let text = serde_json::to_string(manifest(object.unwrap()).fields()).unwrap();
+        assert!(!text.contains("hunter2") && !text.contains("aHVudGVyMg"), "{text}");
+    }
+}

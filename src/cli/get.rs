@@ -1,0 +1,274 @@
+//! `windlass get`: one table of objects of any kinds.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args as ClapArgs;
+use futures::stream::{StreamExt as _, select_all};
+use objects::Object;
+use reconcile::Time;
+use serde_json::Value;
+
+use super::connection::{Mark, print, say};
+use super::kind::{self, Target};
+use super::output::{Format, Writer};
+use super::place::{Scope, Site, say_left_out};
+use super::row::Row;
+use super::table::{Cell, Colour, Screen, Table, age};
+use crate::cluster::watch::Seen;
+
+/// The flags of `windlass get`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// KIND, KIND/NAME, KIND NAME, several KINDs with commas, or all, sources, appliers
+    #[arg(required = true, value_name = "KIND[/NAME]")]
+    what: Vec<String>,
+    #[command(flatten)]
+    scope: Scope,
+    /// Only objects with a condition of this status, such as ready=false
+    #[arg(long, value_name = "CONDITION=STATUS")]
+    status_selector: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    /// Leave out the titles of the table
+    #[arg(long)]
+    no_header: bool,
+    /// Print what is there, then every change, until it is interrupted
+    #[arg(short, long)]
+    watch: bool,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass get all -A                           everything, in all namespaces
+  windlass get ks -n apps                       the Kustomizations of a namespace
+  windlass get hr/web -o yaml                   one HelmRelease as YAML
+  windlass get all -A --status-selector ready=false
+  windlass get sources --watch
+
+Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// Prints objects.
+///
+/// # Errors
+/// Something cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let selector = args.status_selector.as_deref().map(StatusSelector::parse).transpose()?;
+    let work = async |site: Site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let targets = kind::targets(&site.cluster, &args.what).await?;
+        if args.watch {
+            return watch(&site, args, &targets, selector.as_ref()).await;
+        }
+        list(&site, args, &targets, selector.as_ref()).await
+    };
+    match args.watch {
+        true => args.scope.place.follow(work),
+        false => args.scope.place.run(work),
+    }
+}
+
+/// `ready=false`: the status of a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct StatusSelector {
+    condition: String,
+    status: String,
+}
+
+impl StatusSelector {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let (condition, status) =
+            text.split_once('=').context("--status-selector is CONDITION=STATUS")?;
+        let status = status.to_lowercase();
+        if !matches!(status.as_str(), "true" | "false" | "unknown") {
+            bail!("--status-selector: a status is true, false or unknown, not `{status}`");
+        }
+        Ok(Self { condition: condition.to_lowercase(), status })
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        let conditions = object.get("status").and_then(|it| it["conditions"].as_array());
+        let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_lowercase();
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|it| text(it, "type") == self.condition && text(it, "status") == self.status)
+    }
+}
+
+/// How rows are written.
+struct Printer {
+    table: Table,
+    writer: Writer,
+    format: Format,
+    has_namespaces: bool,
+    has_kinds: bool,
+    printed: usize,
+}
+
+impl Printer {
+    fn new(args: &Args, targets: &[Target]) -> Self {
+        let is_wide = args.output == Format::Wide;
+        let has_namespaces = args.scope.all_namespaces;
+        let kinds = targets.first().map(|first| &first.resource.gvk);
+        let has_kinds = targets.iter().any(|it| Some(&it.resource.gvk) != kinds);
+        let mut titles = if has_namespaces { vec!["NAMESPACE"] } else { Vec::new() };
+        titles.extend(["NAME", "READY", "REVISION", "AGE", "SUSPENDED"]);
+        if is_wide {
+            titles.extend(["CREATED", "APPLIED BY", "REASON"]);
+        }
+        titles.push("MESSAGE");
+        let screen = Screen::of_stdout();
+        // A wide table is for those who scroll.
+        let screen = if is_wide { Screen { width: None, ..screen } } else { screen };
+        let table = Table::new(&titles, screen);
+        let table = if args.no_header { table.headless() } else { table };
+        let is_single = matches!(targets, [target] if target.name.is_some());
+        let writer = Writer::new(args.output, is_single);
+        Self { table, writer, format: args.output, has_namespaces, has_kinds, printed: 0 }
+    }
+
+    fn print(&mut self, objects: Vec<Object>, now: Time) -> anyhow::Result<()> {
+        self.printed += objects.len();
+        match self.format {
+            Format::Table | Format::Wide => {
+                let rows: Vec<_> = objects.iter().map(|object| self.row(object, now)).collect();
+                print(&self.table.page(&rows))
+            }
+            Format::Json | Format::Yaml | Format::Name => {
+                objects.into_iter().try_for_each(|object| self.writer.object(object))
+            }
+        }
+    }
+
+    fn row(&self, object: &Object, now: Time) -> Vec<Cell> {
+        let row = Row::of(object, now);
+        let mut cells = Vec::new();
+        if self.has_namespaces {
+            cells.push(Cell::new(object.namespace()));
+        }
+        let name = match self.has_kinds {
+            true => format!("{}/{}", object.kind().to_lowercase(), object.name()),
+            false => object.name().to_owned(),
+        };
+        cells.push(Cell::new(&name));
+        cells.push(Cell::coloured(&row.ready, Colour::of_ready(&row.ready)));
+        cells.push(Cell::new(&row.revision));
+        cells.push(Cell::new(&age(row.since, now)));
+        cells.push(Cell::coloured(&row.suspended, Some(Colour::Busy)));
+        if self.format == Format::Wide {
+            cells.push(Cell::new(&age(row.created, now)));
+            let applier = cause::related::applier(object).map(|id| id.subject());
+            cells.push(Cell::new(&applier.unwrap_or_default()));
+            cells.push(Cell::new(&row.reason));
+        }
+        cells.push(Cell::new(&row.message));
+        cells
+    }
+}
+
+async fn list(
+    site: &Site,
+    args: &Args,
+    targets: &[Target],
+    selector: Option<&StatusSelector>,
+) -> anyhow::Result<ExitCode> {
+    let mut printer = Printer::new(args, targets);
+    let is_wanted = |object: &Object| selector.is_none_or(|it| it.selects(object));
+    let mut left_out = Vec::new();
+    for target in targets {
+        let now = jiff::Timestamp::now();
+        if target.name.is_some() {
+            let object = kind::read(site, target).await?;
+            printer.print(Some(object).into_iter().filter(is_wanted).collect(), now)?;
+            continue;
+        }
+        let refused = site.list(target, &args.scope.labels, |mut objects| {
+            objects.retain(is_wanted);
+            printer.print(objects, now)
+        });
+        left_out.extend(refused.await?);
+    }
+    printer.writer.end()?;
+    say_left_out(&left_out);
+    if !left_out.is_empty() {
+        return Ok(ExitCode::from(super::FAILED));
+    }
+    if printer.printed == 0 && matches!(args.output, Format::Table | Format::Wide) {
+        let place = match site.namespace.as_str() {
+            "" => "in any namespace".to_owned(),
+            namespace => format!("in namespace {namespace}; -A shows all namespaces"),
+        };
+        say(Mark::Action, &format!("no such objects {place}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints objects whenever they change.
+async fn watch(
+    site: &Site,
+    args: &Args,
+    targets: &[Target],
+    selector: Option<&StatusSelector>,
+) -> anyhow::Result<ExitCode> {
+    let mut printer = Printer::new(args, targets);
+    let streams = targets.iter().map(|target| {
+        let namespace = site.namespace_of(target);
+        let stream = match &target.name {
+            Some(name) => site.cluster.watch_object(&target.resource, namespace, name).boxed(),
+            None => {
+                site.cluster.watch_objects(&target.resource, namespace, &args.scope.labels).boxed()
+            }
+        };
+        let gvk = target.resource.gvk.clone();
+        stream.map(move |seen| (gvk.clone(), seen)).boxed()
+    });
+    let mut changes = select_all(streams);
+    while let Some((gvk, seen)) = changes.next().await {
+        let (whole, is_gone) = match seen {
+            Ok(Seen::Listed(whole) | Seen::Applied(whole)) => (whole, false),
+            Ok(Seen::Deleted(whole)) => (whole, true),
+            Ok(Seen::Listing | Seen::ListEnded | Seen::Live | Seen::Interrupted) => continue,
+            Err(error) if error.is_permanent() => return Err(error.into()),
+            Err(error) => {
+                say(Mark::Warning, &format!("the watch of {} was interrupted: {error}", gvk.kind));
+                continue;
+            }
+        };
+        let Some(mut value) = whole.value else { continue };
+        value["apiVersion"] = gvk.api_version().into();
+        value["kind"] = gvk.kind.clone().into();
+        let object = Object::new(value)?;
+        if is_gone {
+            say(
+                Mark::Action,
+                &format!("{} was deleted", super::table::clean(&object.id().subject())),
+            );
+        } else if selector.is_none_or(|it| it.selects(&object)) {
+            printer.print(vec![object], jiff::Timestamp::now())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_selects_objects_with_it() {
+        let object =
+            Object::new(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"},
+            "status": {"conditions": [{"type": "Ready", "status": "False"}]}}))
+            .unwrap();
+        let selects = |text| StatusSelector::parse(text).unwrap().selects(&object);
+        assert!(selects("ready=false") && selects("Ready=False"));
+        assert!(!selects("ready=true") && !selects("stalled=false"));
+        assert!(
+            StatusSelector::parse("ready").is_err()
+                && StatusSelector::parse("ready=maybe").is_err()
+        );
+    }
+}

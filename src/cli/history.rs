@@ -1,0 +1,173 @@
+//! `windlass history`: what was applied or released, when, how long it took, and how it ended.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use objects::Object;
+use serde_json::Value;
+
+use super::connection::{Mark, print, say};
+use super::kind;
+use super::output::{ReportFormat, report};
+use super::place::Place;
+use super::row::{short, time};
+use super::table::{Cell, Colour, Screen, Table, age};
+
+/// The flags of `windlass history`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// A Kustomization, a HelmRelease or a Helmfile
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    what: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Release of a Helmfile
+    #[arg(long, value_name = "NAME")]
+    release: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass history hr/web -n apps               revisions of a release, the newest first
+  windlass history ks/app -n apps               what a Kustomization applied
+  windlass history helmfile/all -n apps --release web
+
+Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
+
+/// Prints a history, the newest first.
+///
+/// # Errors
+/// The object cannot be read, or has no history.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let object = args.place.run(async |site| {
+        let target = kind::one(&site.cluster, &args.what).await?;
+        kind::read(&site, &target).await
+    })?;
+    let entries = entries(&object, args.release.as_deref())?;
+    if report(&entries, args.output)?.is_some() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if entries.is_empty() {
+        say(Mark::Action, "nothing has been applied yet");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let now = jiff::Timestamp::now();
+    let screen = Screen::of_stdout();
+    let text = match entries.iter().all(|it| it["chartName"].is_string()) {
+        true => {
+            let titles = ["VERSION", "CHART", "APP", "STATUS", "ACTION", "DEPLOYED", "TESTS"];
+            let rows: Vec<_> = entries.iter().map(|it| released(it, now)).collect();
+            Table::new(&titles, screen).page(&rows)
+        }
+        false => {
+            let titles = ["REVISION", "STATUS", "TOOK", "FIRST", "LAST", "TIMES", "DIGEST"];
+            let rows: Vec<_> = entries.iter().map(|it| applied(it, now)).collect();
+            Table::new(&titles, screen).page(&rows)
+        }
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn entries(object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let status = object.get("status").cloned().unwrap_or_default();
+    let history = match object.kind() {
+        "Helmfile" => {
+            let rows = status["releases"].as_array().cloned().unwrap_or_default();
+            let names: Vec<&str> = rows.iter().filter_map(|it| it["name"].as_str()).collect();
+            let found = rows.iter().find(|it| release.is_none_or(|name| it["name"] == name));
+            match (release, found) {
+                (None, _) if rows.len() > 1 => {
+                    bail!("name one of its releases with --release: {}", names.join(", "))
+                }
+                (Some(name), None) => {
+                    bail!(
+                        "{} has no release {name}: it has {}",
+                        object.id().subject(),
+                        names.join(", ")
+                    )
+                }
+                (_, found) => found.map(|it| it["status"]["history"].clone()).unwrap_or_default(),
+            }
+        }
+        "Kustomization" | "HelmRelease" => status["history"].clone(),
+        kind => bail!(
+            "objects of kind {kind} have no history: name a Kustomization, HelmRelease or Helmfile"
+        ),
+    };
+    Ok(history.as_array().cloned().unwrap_or_default())
+}
+
+fn text<'v>(entry: &'v Value, key: &str) -> &'v str {
+    entry[key].as_str().unwrap_or_default()
+}
+
+fn released(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
+    let status = text(entry, "status");
+    let colour = match status {
+        "deployed" => Some(Colour::Good),
+        "failed" => Some(Colour::Bad),
+        _ => None,
+    };
+    let hooks = entry["testHooks"].as_object();
+    let tests: Vec<String> = hooks
+        .into_iter()
+        .flatten()
+        .map(|(name, it)| format!("{name}: {}", text(it, "phase")))
+        .collect();
+    vec![
+        Cell::new(&format!("v{}", entry["version"])),
+        Cell::new(&format!("{}@{}", text(entry, "chartName"), text(entry, "chartVersion"))),
+        Cell::new(text(entry, "appVersion")),
+        Cell::coloured(status, colour),
+        Cell::new(text(entry, "action")),
+        Cell::new(&ago(entry, "lastDeployed", now)),
+        Cell::new(&tests.join(", ")),
+    ]
+}
+
+fn applied(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
+    let status = text(entry, "lastReconciledStatus");
+    let colour = if status == "ReconciliationSucceeded" { Colour::Good } else { Colour::Bad };
+    vec![
+        Cell::new(&short(text(&entry["metadata"], "revision"))),
+        Cell::coloured(status, Some(colour)),
+        Cell::new(text(entry, "lastReconciledDuration")),
+        Cell::new(&ago(entry, "firstReconciled", now)),
+        Cell::new(&ago(entry, "lastReconciled", now)),
+        Cell::new(&entry["totalReconciliations"].to_string()),
+        Cell::new(&short(text(entry, "digest"))),
+    ]
+}
+
+fn ago(entry: &Value, key: &str, now: reconcile::Time) -> String {
+    match time(entry.get(key)) {
+        Some(at) => format!("{} ago", age(Some(at), now)),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_release_of_a_helmfile_has_to_be_named_among_several() {
+        let row = |name: &str| json!({"name": name, "status": {"history": [{"version": 1}]}});
+        let object = |releases: Vec<Value>| {
+            Object::new(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+                "metadata": {"name": "all"}, "status": {"releases": releases}}))
+            .unwrap()
+        };
+        assert_eq!(entries(&object(vec![row("a")]), None).unwrap().len(), 1);
+        let both = object(vec![row("a"), row("b")]);
+        assert_eq!(entries(&both, Some("b")).unwrap().len(), 1);
+        assert!(entries(&both, None).unwrap_err().to_string().contains("--release: a, b"));
+        assert!(entries(&both, Some("c")).unwrap_err().to_string().contains("no release c"));
+    }
+}

@@ -1,0 +1,229 @@
+//! What the words `KIND`, `KIND/NAME` and `KIND NAME…` mean.
+//!
+//! Kinds of windlass and of Flux are those of `crds`; any other kind is asked of the cluster. Elsewhere: the namespace
+//! (`place.rs`).
+
+use anyhow::{Context as _, bail, ensure};
+use crds::Names;
+use objects::{Gvk, Object, ObjectId};
+
+use super::place::Site;
+use crate::cluster::discovery::Resource;
+use crate::cluster::{Cluster, ClusterError};
+
+/// What one word names.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    /// Where objects of the kind are.
+    pub(super) resource: Resource,
+    /// The namespace, if the word has one; else that of the command.
+    pub(super) namespace: Option<String>,
+    /// The object; all of the kind if there is none.
+    pub(super) name: Option<String>,
+}
+
+/// Words that stand for several kinds: the categories of `crds`, without their prefix.
+const ALL: &str = "all";
+const CATEGORY: &str = "fluxcd-";
+
+/// How alike a name has to be to be suggested, from 0 to 1.
+const ALIKE: f64 = 0.75;
+
+/// Finds what words name.
+///
+/// # Errors
+/// There is no such kind; names the nearest one.
+pub(super) async fn targets(cluster: &Cluster, words: &[String]) -> anyhow::Result<Vec<Target>> {
+    if words.iter().any(|word| word.contains('/')) {
+        let mut found = Vec::new();
+        for word in words {
+            found.push(target(cluster, word).await?);
+        }
+        return Ok(found);
+    }
+    let (kinds, names) = words.split_first().context("name a kind, such as `kustomizations`")?;
+    let mut resources = Vec::new();
+    for kind in kinds.split(',') {
+        resources.extend(resources_of(cluster, kind).await?);
+    }
+    let all = |name: Option<&String>| {
+        let target = |resource: &Resource| Target {
+            resource: resource.clone(),
+            namespace: None,
+            name: name.cloned(),
+        };
+        resources.iter().map(target).collect::<Vec<_>>()
+    };
+    if names.is_empty() {
+        return Ok(all(None));
+    }
+    ensure!(
+        resources.len() == 1,
+        "`{kinds}` names several kinds, so `{}` cannot be found: write KIND/NAME",
+        names.join(" ")
+    );
+    Ok(names.iter().flat_map(|name| all(Some(name))).collect())
+}
+
+/// Finds the one object that words name: `KIND/NAME` or `KIND NAME`.
+///
+/// # Errors
+/// There is no such kind, or there is no name.
+pub(super) async fn one(cluster: &Cluster, words: &[String]) -> anyhow::Result<Target> {
+    let mut found = targets(cluster, words).await?;
+    match (found.pop(), found.is_empty()) {
+        (Some(target), true) if target.name.is_some() => Ok(target),
+        _ => bail!("name one object, such as kustomization/app"),
+    }
+}
+
+/// `KIND/NAME`, or `KIND/NAMESPACE/NAME` as messages have it.
+async fn target(cluster: &Cluster, word: &str) -> anyhow::Result<Target> {
+    let parts: Vec<&str> = word.split('/').collect();
+    let (kind, namespace, name) = match *parts.as_slice() {
+        [kind, name] => (kind, None, name),
+        [kind, namespace, name] => (kind, Some(namespace.to_owned()), name),
+        _ => bail!("`{word}` is not KIND/NAME"),
+    };
+    ensure!(!kind.is_empty() && !name.is_empty(), "`{word}` is not KIND/NAME");
+    let mut resources = resources_of(cluster, kind).await?;
+    let resource = resources.pop().filter(|_| resources.is_empty());
+    let resource = resource.with_context(|| format!("`{kind}` in `{word}` names several kinds"))?;
+    Ok(Target { resource, namespace, name: Some(name.to_owned()) })
+}
+
+/// The kinds that a word names.
+async fn resources_of(cluster: &Cluster, word: &str) -> anyhow::Result<Vec<Resource>> {
+    let word = word.to_lowercase();
+    let group: Vec<&Names> = crds::names().filter(|it| is_in(it, &word)).collect();
+    if !group.is_empty() {
+        let mut found = Vec::new();
+        for names in group {
+            match of_ours(cluster, names).await {
+                Ok(resource) => found.push(resource),
+                // One whose CRD is not installed has no objects.
+                Err(ClusterError::NoSuchKind { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        ensure!(!found.is_empty(), "no CRD of windlass is installed: run `windlass install`");
+        return Ok(found);
+    }
+    if let Some(names) = crds::names().find(|it| is_called(it, &word)) {
+        return Ok(vec![of_ours(cluster, names).await?]);
+    }
+    let found = cluster.kinds_called(&word).await?;
+    match found.len() {
+        0 => bail!(unknown(&word)),
+        1 => Ok(found),
+        // The core group first, as kubectl has it.
+        _ => Ok(found.into_iter().take(1).collect()),
+    }
+}
+
+async fn of_ours(cluster: &Cluster, names: &Names) -> Result<Resource, ClusterError> {
+    let (group, version) = (names.group.to_owned(), names.version.to_owned());
+    cluster.resource(&Gvk { group, version, kind: names.kind.to_owned() }).await
+}
+
+fn is_in(names: &Names, word: &str) -> bool {
+    word == ALL || names.category.strip_prefix(CATEGORY) == Some(word)
+}
+
+fn is_called(names: &Names, word: &str) -> bool {
+    let bare = word.strip_suffix(&format!(".{}", names.group)).unwrap_or(word);
+    words(names).any(|it| it == bare)
+}
+
+/// What a kind is called by people.
+pub(super) fn words(names: &Names) -> impl Iterator<Item = String> {
+    let short = names.short.iter().map(|it| (*it).to_owned());
+    [names.kind.to_lowercase(), names.plural.to_owned()].into_iter().chain(short)
+}
+
+fn unknown(word: &str) -> String {
+    let all: Vec<String> = crds::names().flat_map(words).collect();
+    let kinds: Vec<&str> = crds::names().map(|it| it.plural).collect();
+    match nearest(word, all.iter().map(String::as_str)) {
+        Some(nearest) => format!("unknown kind `{word}`: did you mean `{nearest}`?"),
+        None => format!(
+            "unknown kind `{word}`: neither the cluster nor windlass has it; kinds of windlass are {}",
+            kinds.join(", ")
+        ),
+    }
+}
+
+/// The most alike of some names, if one is alike at all.
+fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let alike = names.map(|name| (strsim::jaro_winkler(word, name), name));
+    let best = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (best.0 >= ALIKE).then_some(best.1)
+}
+
+/// Reads the object that a target names.
+///
+/// # Errors
+/// It does not exist; names the nearest one, and other namespaces that have it.
+pub(super) async fn read(site: &Site, target: &Target) -> anyhow::Result<Object> {
+    let namespace = site.namespace_of(target);
+    let name = target.name.as_deref().unwrap_or_default();
+    match site.cluster.get(&target.resource, namespace, name).await? {
+        Some(object) => Ok(object),
+        None => Err(absent(site, target).await),
+    }
+}
+
+/// What is said of an object that does not exist.
+pub(super) async fn absent(site: &Site, target: &Target) -> anyhow::Error {
+    let (namespace, name) = (site.namespace_of(target), target.name.as_deref().unwrap_or_default());
+    let Gvk { group, kind, .. } = &target.resource.gvk;
+    let id = ObjectId::new(namespace, name, group, kind);
+    let mut text = format!("{} does not exist", id.subject());
+    // What cannot be listed cannot be suggested.
+    let listed = site.cluster.list_part(&target.resource, "", ("", ""), None).await;
+    let objects = listed.map(|part| part.objects).unwrap_or_default();
+    let elsewhere: Vec<&str> =
+        objects.iter().filter(|it| it.name() == name).map(Object::namespace).collect();
+    let here = objects.iter().filter(|it| it.namespace() == namespace).map(Object::name);
+    if let [first, ..] = elsewhere.as_slice() {
+        text = format!("{text}; namespace {first} has one of this name: add -n {first}");
+    } else if let Some(nearest) = nearest(name, here) {
+        text = format!("{text}: did you mean `{nearest}`?");
+    }
+    anyhow::anyhow!(super::table::clean(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_names_of_its_own() {
+        let all: Vec<String> = crds::names().flat_map(words).collect();
+        let mut unique = all.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(all.len(), unique.len(), "{all:?}");
+        let found = |word| crds::names().find(|it| is_called(it, word)).map(|it| it.kind);
+        assert_eq!(found("ks"), Some("Kustomization"));
+        assert_eq!(found("helmreleases.helm.toolkit.fluxcd.io"), Some("HelmRelease"));
+        assert_eq!(found("helmrelease.helm.sh"), None);
+    }
+
+    #[test]
+    fn a_category_names_its_kinds() {
+        let sources = crds::names().filter(|it| is_in(it, "sources"));
+        assert!(sources.map(|it| it.kind).any(|kind| kind == "GitRepository"));
+        assert_eq!(crds::names().filter(|it| is_in(it, ALL)).count(), crds::all().len());
+    }
+
+    #[test]
+    fn the_nearest_kind_is_suggested() {
+        assert_eq!(
+            unknown("kustomisation"),
+            "unknown kind `kustomisation`: did you mean `kustomization`?"
+        );
+        assert_eq!(unknown("gitrepos"), "unknown kind `gitrepos`: did you mean `gitrepo`?");
+        assert!(unknown("xyz").starts_with("unknown kind `xyz`: neither the cluster"));
+    }
+}

@@ -1,0 +1,63 @@
+//! `docs/cli.md`: written from the help of the commands, so that both say the same.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p windlass page` writes it.
+
+use expect_test::expect_file;
+
+use super::{command, help};
+
+/// Commands whose pages are elsewhere, with those pages.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("build", "`kustomize build`"),
+    ("helmfile", "[helmfile.md](helmfile.md)"),
+    ("serve", "[running.md](running.md)"),
+    ("template", "`helm template`"),
+];
+
+const BEGIN: &str = "# The command line
+
+<!-- Generated from the help of the commands: UPDATE_EXPECT=1 cargo test -p windlass page -->
+
+`windlass VERB KIND[/NAME]`: a kind is written as its name, its plural or its short name (`kustomization`, `kustomizations`, `ks`), with `.group` where another kind has the same name; `all`, `sources` and `appliers` stand for several. `KIND/NAMESPACE/NAME`, as messages have it, works as well.
+Other kinds of the cluster can be named wherever an object is read, such as `windlass why deployment/web`.
+The program also works as a plugin of kubectl, if it is installed as `kubectl-windlass`.
+
+Tables are cut to the terminal; elsewhere, lines are whole. Colors are used on a terminal only, not if `$NO_COLOR` is set, and nothing is said by them alone. Control characters of names, messages and logs are printed as `\\u{1b}`.
+What a user may not read is left out and named on stderr; nothing is concluded from it.
+
+| exit status | meaning |
+|---|---|
+| 0 | success |
+| 1 | something was found: `why` has a cause, `check` a failure |
+| 2 | wrong usage, or the command failed |
+| 3 | the cluster cannot be reached |
+
+`build`, `template` and `helmfile` have the exit status of the programs that they follow.
+";
+
+/// The page.
+fn page() -> String {
+    let mut out = BEGIN.to_owned();
+    for subcommand in command().get_subcommands() {
+        let name = subcommand.get_name();
+        out.push_str(&format!("\n## windlass {name}\n\n"));
+        match ELSEWHERE.iter().find(|(it, _)| *it == name) {
+            Some((_, page)) => {
+                let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+                out.push_str(&format!("{about}: see {page} and `windlass {name} --help`.\n"));
+            }
+            None => out.push_str(&format!("```text\n{}\n```\n", trimmed(&help(name)))),
+        }
+    }
+    out
+}
+
+/// Without spaces at ends of lines.
+fn trimmed(text: &str) -> String {
+    text.trim_end().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_page_of_the_command_line_is_its_help() {
+    expect_file!["../../docs/cli.md"].assert_eq(&page());
+}

@@ -1,0 +1,221 @@
+//! Where a command about objects works: cluster, namespaces, time.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use objects::Object;
+use serde_json::Value;
+
+use super::connection::{Mark, Reach, block_on, say};
+use super::kind::Target;
+use super::table::clean;
+use crate::cluster::discovery::Resource;
+use crate::cluster::objects::Part;
+use crate::cluster::{Cluster, ClusterError};
+use crate::settings::parse_duration;
+
+/// The cluster and the namespace.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Place {
+    #[command(flatten)]
+    reach: Reach,
+    /// Namespace; by default that of the kubeconfig's context
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Cluster")]
+    namespace: Option<String>,
+    /// How long the command may take
+    #[arg(
+        long,
+        default_value = "5m",
+        value_name = "DURATION",
+        value_parser = parse_duration,
+        help_heading = "Cluster"
+    )]
+    pub(super) timeout: Duration,
+}
+
+/// The cluster, and one namespace of it or all.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Scope {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// In all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(super) all_namespaces: bool,
+    /// Only objects whose labels match, such as `team=web,tier!=db`
+    #[arg(
+        short = 'l',
+        long = "selector",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "LABELS"
+    )]
+    pub(super) labels: String,
+}
+
+/// A cluster, and the namespace that a command is about.
+pub(super) struct Site {
+    pub(super) cluster: Cluster,
+    /// Empty for all.
+    pub(super) namespace: String,
+}
+
+impl Place {
+    /// Runs a command about a namespace, within its time.
+    ///
+    /// # Errors
+    /// That of the command, that the cluster cannot be reached, or that the time is over.
+    pub(super) fn run<T>(
+        &self,
+        work: impl AsyncFnOnce(Site) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        block_on(async {
+            let within =
+                tokio::time::timeout(self.timeout, async { work(self.open().await?).await });
+            let text =
+                || format!("the command took longer than {} s (--timeout)", self.timeout.as_secs());
+            within.await.with_context(text)?
+        })
+    }
+
+    /// The same without a limit of time, for what follows changes.
+    ///
+    /// # Errors
+    /// That of the command, or that the cluster cannot be reached.
+    pub(super) fn follow<T>(
+        &self,
+        work: impl AsyncFnOnce(Site) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        block_on(async { work(self.open().await?).await })
+    }
+
+    async fn open(&self) -> anyhow::Result<Site> {
+        let (cluster, _) = self.reach.open().await?;
+        let namespace = self.namespace.clone();
+        let namespace = namespace.unwrap_or_else(|| cluster.default_namespace().to_owned());
+        Ok(Site { cluster, namespace })
+    }
+}
+
+impl Site {
+    /// The same cluster with all namespaces.
+    pub(super) fn everywhere(self, all: bool) -> Self {
+        if all { Self { namespace: String::new(), ..self } } else { self }
+    }
+
+    /// The same cluster, with this namespace or all.
+    pub(super) fn within(&self, all: bool) -> Self {
+        Self { cluster: self.cluster.clone(), namespace: self.namespace.clone() }.everywhere(all)
+    }
+
+    /// The namespace of a target.
+    pub(super) fn namespace_of<'a>(&'a self, target: &'a Target) -> &'a str {
+        match (target.resource.namespaced, &target.namespace) {
+            (false, _) => "",
+            (true, Some(namespace)) => namespace,
+            (true, None) => &self.namespace,
+        }
+    }
+
+    /// Hands every object of a kind to `each`, page by page.
+    ///
+    /// Where all namespaces may not be listed at once, each is asked by itself. Returns what was left out, in words.
+    ///
+    /// # Errors
+    /// That of `each`, and every failure to list but missing rights.
+    pub(super) async fn list(
+        &self,
+        target: &Target,
+        labels: &str,
+        mut each: impl FnMut(Vec<Object>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<String>> {
+        let namespace = self.namespace_of(target);
+        match self.pages(&target.resource, namespace, labels, &mut each).await? {
+            None => return Ok(Vec::new()),
+            Some(refused) if !namespace.is_empty() || !target.resource.namespaced => {
+                return Ok(vec![refused]);
+            }
+            Some(_) => {}
+        }
+        let Ok(namespaces) = self.namespaces().await else {
+            let plural = &target.resource.plural;
+            return Ok(vec![format!(
+                "{plural} of all namespaces: this user may list neither them nor namespaces; use -n"
+            )]);
+        };
+        let mut left_out = Vec::new();
+        for namespace in namespaces {
+            left_out.extend(self.pages(&target.resource, &namespace, labels, &mut each).await?);
+        }
+        Ok(left_out)
+    }
+
+    /// Hands every page to `each`; says what was refused.
+    async fn pages(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        labels: &str,
+        each: &mut impl FnMut(Vec<Object>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<String>> {
+        let mut from = None;
+        loop {
+            let part = self.cluster.list_part(resource, namespace, (labels, ""), from.as_deref());
+            match part.await {
+                Ok(Part { objects, next }) => {
+                    each(objects)?;
+                    from = next;
+                }
+                Err(error) if error.code() == Some(403) => {
+                    let place = match namespace {
+                        "" => String::new(),
+                        namespace => format!(" in namespace {namespace}"),
+                    };
+                    return Ok(Some(format!("{}{place}: {error}", resource.plural)));
+                }
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot list {}", resource.plural));
+                }
+            }
+            if from.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn namespaces(&self) -> Result<Vec<String>, ClusterError> {
+        let gvk = objects::Gvk::new("v1", "Namespace");
+        let resource = self.cluster.resource(&gvk).await?;
+        let listed = self.cluster.list(&resource, "", "").await?;
+        Ok(listed.iter().map(|it| it.name().to_owned()).collect())
+    }
+}
+
+/// Says what was left out because of missing rights, a line each; the exit status then says that something is missing.
+pub(super) fn say_left_out(left_out: &[String]) {
+    for text in left_out.iter().take(20) {
+        say(Mark::Warning, &format!("left out: {}", clean(text)));
+    }
+    if let Some(more) = left_out.len().checked_sub(20).filter(|more| *more > 0) {
+        say(Mark::Warning, &format!("left out: {more} more"));
+    }
+}
+
+/// An object without what no person wants to read, and without the values of a Secret.
+pub(super) fn shown(mut object: Object) -> Object {
+    object.metadata_mut().remove("managedFields");
+    if object.kind() == "Secret" && object.api_version() == "v1" {
+        for field in ["data", "stringData"] {
+            let entries = object.fields_mut().get_mut(field).and_then(Value::as_object_mut);
+            for value in entries.into_iter().flat_map(serde_json::Map::values_mut) {
+                *value = "****".into();
+            }
+        }
+        if let Some(annotations) = object.metadata_mut().get_mut("annotations") {
+            let annotations = annotations.as_object_mut();
+            // It repeats the whole Secret.
+            annotations.map(|it| it.remove("kubectl.kubernetes.io/last-applied-configuration"));
+        }
+    }
+    object
+}

@@ -1,0 +1,232 @@
+//! `windlass reconcile`: asks for a reconciliation now, and follows it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use cause::{condition, related};
+use clap::Args as ClapArgs;
+use objects::{Object, ObjectId};
+use serde_json::{Map, json};
+
+use super::connection::{Mark, say};
+use super::facts::resource;
+use super::kind::{self, Target};
+use super::place::Site;
+use super::row::Row;
+use super::suspend::{Chosen, change, each};
+use super::table::clean;
+use super::why;
+use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
+use crate::controllers::kind::REQUESTED_AT;
+
+/// The flags of `windlass reconcile`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// First reconcile the sources that the object gets its files from
+    #[arg(long)]
+    with_source: bool,
+    /// Upgrade a HelmRelease, even if nothing has changed
+    #[arg(long)]
+    force: bool,
+    /// Forget the failures of a HelmRelease, so that it is retried
+    #[arg(long)]
+    reset: bool,
+    /// Wait until the object is reconciled
+    #[arg(long)]
+    wait: bool,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass reconcile ks/app -n apps --with-source --wait
+  windlass reconcile hr/web -n apps --reset --wait
+  windlass reconcile sources --all -n apps
+
+Exit status: 0; 2 if an object was not reconciled, or is not ready with --wait; 3 if the cluster cannot be reached.";
+
+/// How often is read what is waited for.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Until when an object is followed.
+#[derive(Debug, Clone)]
+pub(super) enum Awaited {
+    /// Until this request was handled.
+    Request(String),
+    /// Until its generation was reconciled.
+    Generation,
+}
+
+/// Asks for reconciliations.
+///
+/// # Errors
+/// Nothing is asked for, because something is wrong.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.chosen.scope.place.run(async |site| {
+        each(&site, &args.chosen, async |target, object| {
+            let subject = clean(&object.id().subject());
+            ensure!(
+                !Row::of(object, jiff::Timestamp::now()).is_suspended(),
+                "it is suspended; `windlass resume` ends that"
+            );
+            let is_release = object.kind() == "HelmRelease";
+            ensure!(
+                is_release || !(args.force || args.reset),
+                "--force and --reset are for HelmReleases"
+            );
+            if args.with_source {
+                for id in chain(&site, object).await? {
+                    let target = target_of(&site, &id).await?;
+                    let source = kind::read(&site, &target).await?;
+                    ask(&site, &target, &source, args, true).await?;
+                }
+            }
+            ask(&site, target, object, args, args.wait).await?;
+            if !args.wait {
+                say(Mark::Success, &format!("{subject} will be reconciled"));
+            }
+            Ok(())
+        })
+        .await
+    })
+}
+
+/// The sources of an object and theirs, the outermost first.
+async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<ObjectId>> {
+    let mut found: Vec<ObjectId> = Vec::new();
+    let mut pending = related::sources(object);
+    while let Some(id) = pending.pop() {
+        if found.contains(&id) || found.len() >= 16 {
+            continue;
+        }
+        let target = target_of(site, &id).await?;
+        let source = kind::read(site, &target).await?;
+        pending.extend(related::sources(&source));
+        found.push(id);
+    }
+    found.reverse();
+    Ok(found)
+}
+
+async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<Target> {
+    let Some(resource) = resource(&site.cluster, &id.group, &id.kind).await? else {
+        bail!("the cluster does not serve the kind {}", id.kind);
+    };
+    Ok(Target { resource, namespace: Some(id.namespace.clone()), name: Some(id.name.clone()) })
+}
+
+async fn ask(
+    site: &Site,
+    target: &Target,
+    object: &Object,
+    args: &Args,
+    waits: bool,
+) -> anyhow::Result<()> {
+    let token = jiff::Timestamp::now().to_string();
+    let mut annotations = Map::new();
+    annotations.insert(REQUESTED_AT.to_owned(), token.clone().into());
+    let is_release = object.kind() == "HelmRelease";
+    for (key, _) in [(FORCE_AT, args.force), (RESET_AT, args.reset)].iter().filter(|it| it.1) {
+        if is_release {
+            annotations.insert((*key).to_owned(), token.clone().into());
+        }
+    }
+    let patch = json!({"metadata": {"annotations": annotations}});
+    let changed = change(site, target, object, &patch).await?;
+    // Kinds without a status, such as a HelmRepository of type `oci`, answer nothing.
+    let is_silent = changed.get("status").is_none_or(|it| it.get("conditions").is_none())
+        && changed.get("spec").is_some_and(|spec| spec["type"] == "oci");
+    match waits && !is_silent {
+        true => await_run(site, target, &changed, Awaited::Request(token)).await,
+        false => Ok(()),
+    }
+}
+
+/// Follows an object until its run has ended, and says what happens meanwhile.
+///
+/// # Errors
+/// It is not ready; names the cause.
+pub(super) async fn await_run(
+    site: &Site,
+    target: &Target,
+    object: &Object,
+    awaited: Awaited,
+) -> anyhow::Result<()> {
+    let id = object.id();
+    let subject = clean(&id.subject());
+    let mut told = String::new();
+    say(Mark::Action, &format!("reconciling {subject}"));
+    loop {
+        let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
+            bail!("it was deleted");
+        };
+        if is_handled(&now, &awaited)
+            && let Some(ready) = condition(&now, "Ready").filter(|said| said.status != "Unknown")
+        {
+            if ready.status == "True" {
+                say(Mark::Success, &format!("{subject}: {}", clean(ready.message)));
+                return Ok(());
+            }
+            bail!("{}", why::line(site, &id).await?);
+        }
+        let text =
+            condition(&now, "Reconciling").map(|said| clean(said.message)).unwrap_or_default();
+        if text != told && !text.is_empty() {
+            say(Mark::Waiting, &format!("{subject}: {text}"));
+            told = text;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn is_handled(object: &Object, awaited: &Awaited) -> bool {
+    let status = object.get("status");
+    match awaited {
+        Awaited::Request(token) => {
+            let handled = status.and_then(|it| it["lastHandledReconcileAt"].as_str());
+            handled == Some(token.as_str())
+        }
+        Awaited::Generation => {
+            let observed = status.and_then(|it| it["observedGeneration"].as_i64());
+            observed == Some(object.generation())
+                && condition(object, "Ready").is_some_and(|said| {
+                    said.reason != ::reconcile::reason::SUSPENDED.as_str()
+                        && said.generation.is_none_or(|it| it == object.generation())
+                })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn object(status: &Value) -> Object {
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "generation": 2},
+            "status": status}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_request_is_handled_when_the_status_has_its_token() {
+        let awaited = Awaited::Request("now".to_owned());
+        assert!(!is_handled(&object(&json!({"lastHandledReconcileAt": "before"})), &awaited));
+        assert!(is_handled(&object(&json!({"lastHandledReconcileAt": "now"})), &awaited));
+    }
+
+    #[test]
+    fn a_resumed_object_is_handled_when_its_generation_was_reconciled() {
+        let ready = |generation: i64, reason: &str| {
+            object(&json!({"observedGeneration": generation,
+                "conditions": [{"type": "Ready", "status": "True", "reason": reason}]}))
+        };
+        assert!(is_handled(&ready(2, "ReconciliationSucceeded"), &Awaited::Generation));
+        assert!(!is_handled(&ready(1, "ReconciliationSucceeded"), &Awaited::Generation));
+        assert!(!is_handled(&ready(2, "Suspended"), &Awaited::Generation));
+    }
+}

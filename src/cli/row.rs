@@ -1,0 +1,143 @@
+//! What tables say of an object: ready, revision, who suspended it, message.
+
+use cause::{Said, condition};
+use objects::Object;
+use reconcile::{Hold, Time};
+use serde_json::Value;
+
+/// What tables say of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    /// `True`, `False`, `Unknown`; empty if it does not say.
+    pub(super) ready: String,
+    /// One word.
+    pub(super) reason: String,
+    /// For people.
+    pub(super) message: String,
+    /// What it has or applied; digests are cut.
+    pub(super) revision: String,
+    /// Since when it has that revision.
+    pub(super) since: Option<Time>,
+    /// Who suspended it, until when; empty if nobody did.
+    pub(super) suspended: String,
+    /// When it was created.
+    pub(super) created: Option<Time>,
+}
+
+impl Row {
+    pub(super) fn of(object: &Object, now: Time) -> Self {
+        let said = condition(object, "Ready");
+        let text = |of: fn(Said<'_>) -> &str| said.map(of).unwrap_or_default().to_owned();
+        let (revision, since) = revision(object);
+        Self {
+            ready: text(|it| it.status),
+            reason: text(|it| it.reason),
+            message: text(|it| it.message),
+            revision: short(&revision),
+            since,
+            suspended: suspension(object, now),
+            created: time(object.meta("creationTimestamp")),
+        }
+    }
+
+    /// Whether it is suspended.
+    pub(super) fn is_suspended(&self) -> bool {
+        !self.suspended.is_empty()
+    }
+}
+
+/// What an object has or applied, and since when.
+fn revision(object: &Object) -> (String, Option<Time>) {
+    let Some(status) = object.get("status") else { return (String::new(), None) };
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let artifact = &status["artifact"];
+    if artifact.is_object() {
+        return (text(artifact, "revision"), time(artifact.get("lastUpdateTime")));
+    }
+    let newest = &status["history"][0];
+    if newest["chartVersion"].is_string() {
+        let number = &newest["version"];
+        return (
+            format!("{} (v{number})", text(newest, "chartVersion")),
+            time(newest.get("lastDeployed")),
+        );
+    }
+    let since = time(newest.get("firstReconciled")).or_else(|| condition(object, "Ready")?.since);
+    (text(status, "lastAppliedRevision"), since)
+}
+
+/// A revision with digests of eight characters, as `flux` shows them.
+pub(super) fn short(revision: &str) -> String {
+    let Some((before, digest)) = revision.rsplit_once(':') else { return revision.to_owned() };
+    let is_hex = digest.len() > 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match digest.get(..8).filter(|_| is_hex) {
+        Some(digest) => format!("{before}:{digest}"),
+        None => revision.to_owned(),
+    }
+}
+
+/// The hold of an object, from its annotations.
+pub(super) fn hold(object: &Object) -> Option<Hold> {
+    Hold::of(|key| object.annotation(key))
+}
+
+fn suspension(object: &Object, now: Time) -> String {
+    let is_suspended = object.get("spec").is_some_and(|spec| spec["suspend"] == true);
+    let hold = hold(object);
+    if !is_suspended || hold.as_ref().is_some_and(|hold| hold.is_expired(now)) {
+        return String::new();
+    }
+    let owner = hold.as_ref().and_then(Hold::owner).unwrap_or("yes").to_owned();
+    match hold.and_then(|hold| hold.expires_at()) {
+        Some(at) => format!("{owner} until {}", at.strftime("%Y-%m-%dT%H:%MZ")),
+        None => owner,
+    }
+}
+
+/// A time of an object.
+pub(super) fn time(value: Option<&Value>) -> Option<Time> {
+    value?.as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(object: Value) -> Row {
+        Row::of(&Object::new(object).unwrap(), "2026-11-24T12:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn a_source_shows_its_artifact() {
+        let digest = "0123456789abcdef0123456789abcdef01234567";
+        let row = row(json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "app"}, "status": {"artifact": {"revision": format!("main@sha1:{digest}"),
+            "lastUpdateTime": "2026-11-24T11:00:00Z"}}}));
+        assert_eq!(row.revision, "main@sha1:01234567");
+        assert_eq!(row.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
+        assert!(!row.is_suspended() && row.ready.is_empty());
+    }
+
+    #[test]
+    fn a_release_shows_its_chart_and_number() {
+        let row = row(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app"}, "status": {"history": [{"chartVersion": "1.2.3", "version": 7,
+            "lastDeployed": "2026-11-24T11:00:00Z"}]}}));
+        assert_eq!(row.revision, "1.2.3 (v7)");
+    }
+
+    #[test]
+    fn a_suspension_shows_its_owner_and_its_end() {
+        let suspended = |annotations: Value| {
+            row(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "app", "annotations": annotations},
+                "spec": {"suspend": true}}))
+            .suspended
+        };
+        assert_eq!(suspended(json!({})), "yes");
+        let until = |at: &str| json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-until": at});
+        assert_eq!(suspended(until("2026-11-24T21:00:00Z")), "alice until 2026-11-24T21:00Z");
+        assert_eq!(suspended(until("2026-11-24T11:00:00Z")), "");
+    }
+}

@@ -1,0 +1,194 @@
+//! `windlass suspend`: no reconciliation until it is resumed, with an owner, a reason and an end.
+//!
+//! Here: choosing objects too, for `resume.rs`. Elsewhere: what a suspension means (`docs/windows-and-holds.md`).
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use cause::related;
+use clap::Args as ClapArgs;
+use jiff::{SignedDuration, Timestamp};
+use objects::Object;
+use reconcile::{Hold, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use serde_json::{Value, json};
+
+use super::connection::{Mark, say};
+use super::kind::{self, Target};
+use super::place::{Scope, Site, say_left_out};
+use super::row::hold;
+use super::table::clean;
+use crate::settings::parse_duration;
+
+/// The field manager of what a person does by command.
+pub(super) const MANAGER: &str = "windlass-cli";
+
+/// The flags of `windlass suspend`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pub(super) chosen: Chosen,
+    /// Why, for others
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// When it is resumed by itself: a time such as 2026-11-24T21:00:00Z, or a duration such as 2h
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Who suspends; by default the user of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    owner: Option<String>,
+}
+
+/// Which objects are meant.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Chosen {
+    /// KIND/NAME, KIND NAME, or with --all: KIND, several KINDs with commas, all, sources, appliers
+    #[arg(required = true, value_name = "KIND[/NAME]")]
+    what: Vec<String>,
+    #[command(flatten)]
+    pub(super) scope: Scope,
+    /// All objects of the kinds, in the namespace or with -A, that -l selects
+    #[arg(long)]
+    all: bool,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass suspend ks/app -n apps --reason \"the database is migrated\" --until 2h
+  windlass suspend appliers --all -A -l team=web --reason incident-1234
+
+A suspended object is neither applied nor corrected nor pruned. `windlass get` shows who suspended it.
+
+Exit status: 0; 2 if an object was not suspended; 3 if the cluster cannot be reached.";
+
+/// Suspends objects.
+///
+/// # Errors
+/// Nothing is suspended, because something is wrong.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let until = args.until.as_deref().map(|text| end_of(text, Timestamp::now())).transpose()?;
+    args.chosen.scope.place.run(async |site| {
+        let owner = match &args.owner {
+            Some(owner) => owner.clone(),
+            None => site.cluster.own_name().await.context("name who suspends with --owner")?,
+        };
+        let annotations = json!({
+            SUSPENDED_BY: owner,
+            SUSPENDED_REASON: args.reason,
+            SUSPENDED_UNTIL: until.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        });
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
+        let annotation = |key: &str| annotations[key].as_str();
+        let told = Hold::of(annotation).map(|hold| hold.to_string()).unwrap_or_default();
+        each(&site, &args.chosen, async |target, object| {
+            if let Some(before) = hold(object).filter(|it| it.owner() != Some(owner.as_str()))
+                && object.get("spec").is_some_and(|spec| spec["suspend"] == true)
+            {
+                say(Mark::Warning, &clean(&format!("{} was {before}", object.id().subject())));
+            }
+            change(&site, target, object, &patch).await?;
+            say(Mark::Success, &clean(&format!("{} is {told}", object.id().subject())));
+            Ok(())
+        })
+        .await
+    })
+}
+
+/// A time from a time or a duration.
+fn end_of(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
+    let at = match text.parse::<Timestamp>() {
+        Ok(at) => at,
+        Err(_) => {
+            let length: Duration = parse_duration(text)
+                .ok()
+                .with_context(|| format!("--until {text} is neither a time such as 2026-11-24T21:00:00Z nor a duration such as 2h"))?;
+            now.checked_add(SignedDuration::try_from(length)?)?
+        }
+    };
+    ensure!(at > now, "--until {text} is in the past");
+    Ok(at)
+}
+
+/// Does something with each chosen object, and says what failed.
+///
+/// # Errors
+/// None is chosen, or they cannot be read.
+pub(super) async fn each(
+    site: &Site,
+    chosen: &Chosen,
+    act: impl AsyncFn(&Target, &Object) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let site = site.within(chosen.scope.all_namespaces);
+    let targets = kind::targets(&site.cluster, &chosen.what).await?;
+    let (mut found, mut left_out) = (Vec::new(), Vec::new());
+    for target in &targets {
+        if target.name.is_some() {
+            found.push((target, kind::read(&site, target).await?));
+            continue;
+        }
+        ensure!(
+            chosen.all,
+            "name an object, such as {}/app, or add --all",
+            target.resource.gvk.kind.to_lowercase()
+        );
+        let refused = site.list(target, &chosen.scope.labels, |objects| {
+            found.extend(objects.into_iter().map(|object| (target, object)));
+            Ok(())
+        });
+        left_out.extend(refused.await?);
+    }
+    // What has no switch is not meant by `all`.
+    let is_named = targets.iter().any(|it| it.name.is_some());
+    found.retain(|(_, object)| is_named || object.kind() != "ExternalArtifact");
+    if found.is_empty() && left_out.is_empty() {
+        bail!("no object was found: nothing was changed");
+    }
+    let mut failed = left_out.len();
+    for (target, object) in &found {
+        let id = object.id();
+        let done = match related::is_reconciled(&id) {
+            true => act(target, object).await,
+            false => {
+                Err(anyhow::anyhow!("windlass does not reconcile objects of kind {}", id.kind))
+            }
+        };
+        if let Err(error) = done {
+            failed += 1;
+            say(Mark::Failure, &clean(&format!("{}: {error:#}", id.subject())));
+        }
+    }
+    say_left_out(&left_out);
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+/// Patches an object, only if it is still the one that was read.
+///
+/// # Errors
+/// The server's refusal, such as of a field that the kind does not have.
+pub(super) async fn change(
+    site: &Site,
+    target: &Target,
+    object: &Object,
+    patch: &Value,
+) -> anyhow::Result<Object> {
+    let mut patch = patch.clone();
+    patch["metadata"]["uid"] = object.uid().into();
+    let at = (object.namespace(), object.name());
+    Ok(site.cluster.merge_patch_strictly(&target.resource, at, &patch, MANAGER).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_time_or_a_duration_and_in_the_future() {
+        let now: Timestamp = "2026-11-24T12:00:00Z".parse().unwrap();
+        let end = |text: &str| {
+            end_of(text, now).map(|at| at.to_string()).map_err(|error| error.to_string())
+        };
+        assert_eq!(end("2h").unwrap(), "2026-11-24T14:00:00Z");
+        assert_eq!(end("2026-11-24T22:00:00+01:00").unwrap(), "2026-11-24T21:00:00Z");
+        assert!(end("2026-11-24T11:00:00Z").unwrap_err().contains("in the past"));
+        assert!(end("tomorrow").unwrap_err().contains("neither a time"));
+    }
+}

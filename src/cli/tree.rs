@@ -1,0 +1,287 @@
+//! `windlass tree`: what an object applied, down to Pods, each with its health.
+
+use std::process::ExitCode;
+
+use apply::health;
+use cause::related;
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt as _};
+use objects::{Gvk, Object, ObjectId};
+use serde::Serialize;
+
+use super::connection::print;
+use super::facts::{AT_ONCE, resource};
+use super::kind;
+use super::output::{ReportFormat, report};
+use super::place::{Place, Site};
+use super::row::Row;
+use super::table::{Colour, Screen, clean, cut};
+use crate::cluster::ClusterError;
+
+/// The flags of `windlass tree`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// The object: a source, or what applies
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    what: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Only objects of windlass and Flux
+    #[arg(long)]
+    compact: bool,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass tree ks/app -n apps                  a Kustomization, its source, what it applied
+  windlass tree gitrepo/app -n apps             a source and everything that uses it
+  windlass tree hr/web -o json
+
+Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
+
+/// How many objects a tree has at most.
+const MOST: usize = 5000;
+
+/// How deep it goes.
+const DEEPEST: usize = 16;
+
+/// An object and what is below it.
+#[derive(Debug, Serialize)]
+struct Branch {
+    object: String,
+    health: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    revision: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    below: Vec<Self>,
+}
+
+/// Prints a tree.
+///
+/// # Errors
+/// The object cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let branch = args.place.run(async |site| {
+        let target = kind::one(&site.cluster, &args.what).await?;
+        let object = kind::read(&site, &target).await?;
+        let mut grower =
+            Grower { site: &site, is_compact: args.compact, left: MOST, way: Vec::new() };
+        let sources = related::sources(&object);
+        let tree = Box::pin(grower.grow(object)).await?;
+        // What it gets its files from stands above it.
+        let mut top = tree;
+        for id in sources.into_iter().take(1) {
+            let source = grower.read(&id).await;
+            top = Branch { below: vec![top], ..describe(&id, source) };
+        }
+        anyhow::Ok(top)
+    })?;
+    if report(&branch, args.output)?.is_none() {
+        let mut out = String::new();
+        draw(&branch, "", "", Screen::of_stdout(), &mut out);
+        print(&out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads what is below an object.
+struct Grower<'s> {
+    site: &'s Site,
+    is_compact: bool,
+    left: usize,
+    way: Vec<ObjectId>,
+}
+
+type Read = Result<Option<Object>, String>;
+
+impl Grower<'_> {
+    async fn read(&self, id: &ObjectId) -> Read {
+        let cluster = &self.site.cluster;
+        let found =
+            resource(cluster, &id.group, &id.kind).await.map_err(|error| error.to_string())?;
+        let Some(found) = found else {
+            return Err(format!("the cluster does not serve the kind {}", id.kind));
+        };
+        cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
+    }
+
+    async fn grow(&mut self, object: Object) -> anyhow::Result<Branch> {
+        let id = object.id();
+        self.way.push(id.clone());
+        let mut below = Vec::new();
+        if related::is_reconciled(&id) {
+            let mut ids = related::applied(&object);
+            ids.extend(self.users(&id).await);
+            ids.retain(|id| {
+                !self.way.contains(id) && (!self.is_compact || related::is_reconciled(id))
+            });
+            ids.truncate(self.left);
+            self.left -= ids.len();
+            let this = &*self;
+            let reads = ids.into_iter().map(|id| async move {
+                let read = this.read(&id).await;
+                (id, read)
+            });
+            let found: Vec<(ObjectId, Read)> =
+                stream::iter(reads).buffered(AT_ONCE).collect().await;
+            for (id, read) in found {
+                let goes_on = self.way.len() < DEEPEST;
+                below.push(match read {
+                    Ok(Some(object)) if goes_on => Box::pin(self.grow(object)).await?,
+                    read => describe(&id, read),
+                });
+            }
+        } else if let Some(selector) = cause::pod::selector(&object).filter(|_| !self.is_compact) {
+            below = self.pods(&id, &selector).await;
+        }
+        self.way.pop();
+        Ok(Branch { below, ..describe(&id, Ok(Some(object))) })
+    }
+
+    /// What uses a source.
+    async fn users(&self, id: &ObjectId) -> Vec<ObjectId> {
+        let mut found = Vec::new();
+        let is_source =
+            crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind);
+        // A tree that began at what uses a source does not lead back through it.
+        if !is_source || self.way.len() > 1 {
+            return found;
+        }
+        for names in crds::names() {
+            let gvk = Gvk {
+                group: names.group.to_owned(),
+                version: names.version.to_owned(),
+                kind: names.kind.to_owned(),
+            };
+            let Ok(kind) = self.site.cluster.resource(&gvk).await else { continue };
+            // Others may refer to a source across namespaces.
+            let everywhere = self.site.cluster.list_part(&kind, "", ("", ""), None).await;
+            let part = match everywhere {
+                Err(error) if error.code() == Some(403) => {
+                    self.site.cluster.list_part(&kind, &id.namespace, ("", ""), None).await
+                }
+                part => part,
+            };
+            let objects = part.map(|it| it.objects).unwrap_or_default();
+            let users = objects.iter().filter(|it| related::sources(it).contains(id));
+            found.extend(users.map(Object::id));
+        }
+        found
+    }
+
+    async fn pods(&mut self, id: &ObjectId, selector: &str) -> Vec<Branch> {
+        let found = async {
+            let pods = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
+            self.site.cluster.list_part(&pods, &id.namespace, (selector, ""), None).await
+        };
+        match found.await {
+            Ok(part) => {
+                let pods: Vec<Object> = part.objects.into_iter().take(self.left).collect();
+                self.left -= pods.len();
+                pods.into_iter().map(|pod| describe(&pod.id(), Ok(Some(pod)))).collect()
+            }
+            Err(error) => vec![unreadable("Pods", &error)],
+        }
+    }
+}
+
+fn unreadable(what: &str, error: &ClusterError) -> Branch {
+    Branch {
+        object: what.to_owned(),
+        health: "Unknown".to_owned(),
+        revision: String::new(),
+        message: error.to_string(),
+        below: Vec::new(),
+    }
+}
+
+/// An object without what is below it.
+fn describe(id: &ObjectId, read: Read) -> Branch {
+    let now = jiff::Timestamp::now();
+    let (health, message, revision) = match &read {
+        Err(error) => ("Unknown".to_owned(), error.clone(), String::new()),
+        Ok(None) => ("NotFound".to_owned(), "does not exist".to_owned(), String::new()),
+        Ok(Some(object)) if related::is_reconciled(id) => {
+            let row = Row::of(object, now);
+            let health = match row.ready.as_str() {
+                _ if row.is_suspended() => "Suspended",
+                "True" => "Ready",
+                "False" => "NotReady",
+                _ => "Unknown",
+            };
+            let is_fine = row.ready == "True" && !row.is_suspended();
+            let message = if is_fine { String::new() } else { row.message };
+            (health.to_owned(), message, row.revision)
+        }
+        Ok(Some(object)) => match health::compute(object, now) {
+            Ok(report) if report.is_current() => {
+                ("Current".to_owned(), String::new(), String::new())
+            }
+            Ok(report) => {
+                let trouble = cause::pod::trouble(object).map(|it| it.to_string());
+                (report.status.to_string(), trouble.unwrap_or(report.message), String::new())
+            }
+            Err(error) => ("Unknown".to_owned(), error.to_string(), String::new()),
+        },
+    };
+    Branch { object: id.subject(), health, revision, message, below: Vec::new() }
+}
+
+fn draw(branch: &Branch, first: &str, rest: &str, on: Screen, out: &mut String) {
+    let colour = match branch.health.as_str() {
+        "Ready" | "Current" => Colour::Good,
+        "NotReady" | "Failed" | "NotFound" => Colour::Bad,
+        _ => Colour::Busy,
+    };
+    let mut line = format!("{first}{}", clean(&branch.object));
+    let mut more = format!(" {}", branch.health);
+    for text in [&branch.revision, &branch.message].into_iter().filter(|it| !it.is_empty()) {
+        more = format!("{more} {}", clean(text));
+    }
+    let left = on.width.unwrap_or(usize::MAX).saturating_sub(line.chars().count());
+    line.push_str(&on.paint(&cut(&more, left), Some(colour)));
+    out.push_str(&line);
+    out.push('\n');
+    for (at, below) in branch.below.iter().enumerate() {
+        let is_last = at + 1 == branch.below.len();
+        let (first, more) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        draw(below, &format!("{rest}{first}"), &format!("{rest}{more}"), on, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch(object: &str, health: &str, message: &str, below: Vec<Branch>) -> Branch {
+        let text = str::to_owned;
+        Branch {
+            object: text(object),
+            health: text(health),
+            revision: String::new(),
+            message: text(message),
+            below,
+        }
+    }
+
+    #[test]
+    fn every_object_has_a_line_with_its_health() {
+        let pod = branch("Pod/apps/web-1", "Failed", "container 'app' CrashLoopBackOff", vec![]);
+        let web = branch("Deployment/apps/web", "InProgress", "Available: 0/1", vec![pod]);
+        let map = branch("ConfigMap/apps/a", "Current", "", vec![]);
+        let top = branch("Kustomization/apps/app", "NotReady", "", vec![web, map]);
+        let mut out = String::new();
+        draw(&top, "", "", Screen { width: Some(52), is_coloured: false }, &mut out);
+        let expected = "\
+Kustomization/apps/app NotReady
+├─ Deployment/apps/web InProgress Available: 0/1
+│  └─ Pod/apps/web-1 Failed container 'app' CrashLo…
+└─ ConfigMap/apps/a Current
+";
+        assert_eq!(out, expected);
+    }
+}

@@ -1,0 +1,221 @@
+//! `windlass why`: why an object is not ready, on one screen.
+//!
+//! Here: the screen. Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`facts.rs`).
+
+use std::process::ExitCode;
+
+use cause::{State, Why};
+use clap::Args as ClapArgs;
+use objects::ObjectId;
+use reconcile::Time;
+use serde::Serialize;
+
+use super::connection::print;
+use super::facts::Facts;
+use super::kind;
+use super::output::{ReportFormat, report};
+use super::place::{Place, Site};
+use super::table::{Colour, Screen, age, clean, cut};
+
+/// The flags of `windlass why`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// The object
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    what: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass why ks/app -n apps                   why a Kustomization is not ready
+  windlass why hr web -n apps -o json           the same of a HelmRelease, for machines
+  windlass why deployment/web -n apps           also of what was applied
+
+The first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
+object itself reports, then the objects that it applied, down to Pod, container and its last lines.
+
+Exit status: 0 if all is well; 1 if there is something to mend; 2 if it could not be found out; 3 if the cluster cannot be
+reached.";
+
+/// Explains an object.
+///
+/// # Errors
+/// It does not exist, or the API server did not respond.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let why = args.place.run(async |site| explain(&site, &args.what).await)?;
+    if report(&Summed { summary: why.line(), why: &why }, args.output)?.is_none() {
+        print(&screen(&why, Screen::of_stdout(), jiff::Timestamp::now()))?;
+    }
+    Ok(match why.state {
+        State::Hidden => ExitCode::from(super::FAILED),
+        _ if why.is_finding() => ExitCode::from(super::FOUND),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// The same with the line that people read first.
+#[derive(Serialize)]
+struct Summed<'w> {
+    summary: String,
+    #[serde(flatten)]
+    why: &'w Why,
+}
+
+async fn explain(site: &Site, words: &[String]) -> anyhow::Result<Why> {
+    let target = kind::one(&site.cluster, words).await?;
+    let object = kind::read(site, &target).await?;
+    let mut facts = Facts::new(&site.cluster);
+    let id = object.id();
+    facts.knows(&target.resource, object);
+    facts.explain(&id).await
+}
+
+/// How wide the left column is.
+const INDENT: usize = 9;
+
+/// The screen.
+pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
+    let (glyph, colour) = match why.state {
+        State::Ready if why.cause.is_none() => ("✔", Colour::Good),
+        State::Ready | State::Progressing | State::Suspended => ("◎", Colour::Busy),
+        State::Stale | State::Degraded => ("⚠", Colour::Busy),
+        State::NotReady | State::Missing | State::Hidden => ("✗", Colour::Bad),
+    };
+    let mut out =
+        format!("{} {}\n", on.paint(glyph, Some(colour)), on.wrapped(&clean(&why.line()), 2));
+    let mut block = |title: &str, text: &str| {
+        let text = on.wrapped(&clean(text), INDENT);
+        out.push_str(&format!("{title:INDENT$}{text}\n"));
+    };
+    // A way of one step is the first line again.
+    if why.path.len() > 1 {
+        for (at, step) in why.path.iter().enumerate() {
+            let title = if at == 0 { "because" } else { "" };
+            let since = step.since.map(|since| format!(" ({})", age(Some(since), now)));
+            let text =
+                format!("{}{}: {}", step.object.subject(), since.unwrap_or_default(), step.text);
+            block(title, &cut(&clean(&text), 400));
+        }
+    }
+    if let Some(cause) = &why.cause {
+        if let Some(since) = cause.since {
+            block("since", &format!("{} ago ({since:.0})", age(Some(since), now)));
+        }
+        for (at, line) in cause.lines.iter().enumerate() {
+            block(if at == 0 { "printed" } else { "" }, &cut(&clean(line), 300));
+        }
+        if let Some(event) = cause.event.as_ref().filter(|event| !event.contains(&cause.text)) {
+            block("event", event);
+        }
+    }
+    if let Some(next) = &why.next {
+        block("next", next);
+    }
+    if let Some(advice) = why.advice.as_ref().filter(|_| why.is_finding()) {
+        block("do", &advice.text);
+        if let Some(command) = &advice.command {
+            // Whole and on one line, to be copied.
+            out.push_str(&format!("{:INDENT$}{}\n", "", clean(command)));
+        }
+    }
+    for remark in &why.remarks {
+        out.push_str(&format!("{:INDENT$}{}\n", "besides", on.wrapped(&clean(remark), INDENT)));
+    }
+    out
+}
+
+/// The deepest cause of an object in one line, for other commands.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
+    let mut facts = Facts::new(&site.cluster);
+    facts.explain(id).await.map(|why| clean(&why.line()))
+}
+
+#[cfg(test)]
+mod tests {
+    use cause::{Advice, Cause, Problem, Step};
+    use expect_test::expect;
+
+    use super::*;
+
+    fn why() -> Why {
+        let id = |kind: &str, name: &str| ObjectId::new("apps", name, "", kind);
+        let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
+        let step = |id: ObjectId, text: &str| Step { object: id, since, text: text.to_owned() };
+        Why {
+            object: id("Kustomization", "shop"),
+            state: State::NotReady,
+            message: "timeout".to_owned(),
+            cause: Some(Cause {
+                object: id("Pod", "web-1"),
+                problem: Problem::Container,
+                text: "container 'app' of Pod web-1 CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed \
+                       container"
+                    .to_owned(),
+                since,
+                lines: vec!["no such table: \u{1b}[31musers".to_owned()],
+                event: Some("Pod/apps/web-1 BackOff: Back-off restarting failed container".to_owned()),
+            }),
+            path: vec![
+                step(id("Kustomization", "shop"), "HealthCheckFailed: timeout waiting for Deployment/apps/web"),
+                step(id("Deployment", "web"), "InProgress: Available: 0/1"),
+            ],
+            next: Some("it is retried within 1m".to_owned()),
+            advice: Some(Advice {
+                text: "read what the container printed".to_owned(),
+                command: Some("kubectl -n apps logs web-1 --all-containers --previous".to_owned()),
+            }),
+            remarks: vec!["Secret/apps/db cannot be read: forbidden".to_owned()],
+        }
+    }
+
+    fn at(width: usize) -> String {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        screen(&why(), Screen { width: Some(width), is_coloured: false }, now)
+    }
+
+    #[test]
+    fn the_first_line_names_the_cause_and_the_screen_says_what_to_do() {
+        expect![[r#"
+            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' of Pod
+              web-1 CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed
+              container
+            because  Kustomization/apps/shop (5m): HealthCheckFailed: timeout waiting for
+                     Deployment/apps/web
+                     Deployment/apps/web (5m): InProgress: Available: 0/1
+            since    5m ago (2026-11-24T11:55:00Z)
+            printed  no such table: \u{1b}[31musers
+            event    Pod/apps/web-1 BackOff: Back-off restarting failed container
+            next     it is retried within 1m
+            do       read what the container printed
+                     kubectl -n apps logs web-1 --all-containers --previous
+            besides  Secret/apps/db cannot be read: forbidden
+        "#]]
+        .assert_eq(&at(80));
+        expect![[r#"
+            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' of Pod web-1 CrashLoopBackOff (exit code 1): back-off 5m0s
+              restarting failed container
+            because  Kustomization/apps/shop (5m): HealthCheckFailed: timeout waiting for Deployment/apps/web
+                     Deployment/apps/web (5m): InProgress: Available: 0/1
+            since    5m ago (2026-11-24T11:55:00Z)
+            printed  no such table: \u{1b}[31musers
+            event    Pod/apps/web-1 BackOff: Back-off restarting failed container
+            next     it is retried within 1m
+            do       read what the container printed
+                     kubectl -n apps logs web-1 --all-containers --previous
+            besides  Secret/apps/db cannot be read: forbidden
+        "#]].assert_eq(&at(140));
+    }
+
+    #[test]
+    fn narrow_terminals_keep_every_word() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&at(40)), words(&at(140)));
+    }
+}
