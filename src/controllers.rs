@@ -30,6 +30,7 @@ pub(crate) mod hold;
 pub(crate) mod http_archive;
 pub(crate) mod hub;
 mod ignore_rules;
+pub(crate) mod image_trust;
 mod kept;
 pub(crate) mod kind;
 pub(crate) mod kinds;

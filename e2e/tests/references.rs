@@ -108,7 +108,7 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     (
         "HelmChart",
         "verify.secretRef",
-        Unsupported,
+        Secret,
         r#"{"sourceRef": {"kind": "HelmRepository", "name": "app"}, "verify": {"provider": "cosign", "secretRef": {"name": "NAME"}}}"#,
     ),
     (
@@ -120,7 +120,7 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     (
         "HelmRelease",
         "chart.spec.verify.secretRef",
-        Unsupported,
+        Secret,
         r#"{"chart": {"spec": {"chart": "a", "sourceRef": {"kind": "HelmRepository", "name": "a"}, "verify": {"provider": "cosign", "secretRef": {"name": "NAME"}}}}}"#,
     ),
     (
@@ -273,13 +273,13 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     (
         "OCIRepository",
         "verify.secretRef",
-        Unsupported,
+        Secret,
         r#"{"verify": {"provider": "cosign", "secretRef": {"name": "NAME"}}}"#,
     ),
     (
         "OCIRepository",
         "verify.trustedRootSecretRef",
-        Unsupported,
+        Secret,
         r#"{"verify": {"provider": "cosign", "trustedRootSecretRef": {"name": "NAME"}}}"#,
     ),
     ("Provider", "certSecretRef", Later, ""),
@@ -456,7 +456,7 @@ impl Case {
         let metadata = json!({"name": self.name});
         Some(match self.field {
             Secret => {
-                json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"a": "b", "values.yaml": "a: b"}})
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"a": "b", "values.yaml": "a: b", "trusted_root.json": "{}"}})
             }
             ReadAccount => {
                 json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
@@ -555,8 +555,8 @@ async fn all<'c, F: Future<Output = Result<()>>>(
 /// Creates what is named where it must not count, then where it must, and takes it away again.
 async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     let mut cases = cases("own")?;
-    for case in cases.iter_mut().filter(|case| case.path == "chart.spec.sourceRef") {
-        // The HelmChart of a HelmRelease says what becomes of its source.
+    for case in cases.iter_mut().filter(|case| case.path.starts_with("chart.spec.")) {
+        // The HelmChart of a HelmRelease says what becomes of its source and its signature.
         let name = format!("{}-row-{}", story.namespace, case.name);
         case.target = Target::new("source.toolkit.fluxcd.io/v1", "HelmChart", &name);
     }

@@ -3,12 +3,13 @@
 //! Here: who is asked and as whom ([`Remote`]), the questions ([`Session`]).
 //! In the folder: names of repositories and digests (`name`), credentials of a docker config (`keyring`),
 //! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`challenge`, `token`), one request with its answers to them (`exchange`), what manifests say (`manifest`),
-//! the tag that is the newest version (`version`), Helm charts ([`chart`]), what is remembered (`known`).
+//! the tag that is the newest version (`version`), what is attached to an image (`attached`), Helm charts ([`chart`]), what is remembered (`known`).
 //! Elsewhere: the HTTP client itself ([`crate::http`]), what becomes of a layer ([`crate::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
 
 mod answer;
+mod attached;
 mod certificates;
 mod challenge;
 pub mod chart;

@@ -54,7 +54,7 @@ pub const CHART_PACKAGE_ERROR: Reason = Reason::new("ChartPackageError");
 pub const CHART_VERIFICATION_ERROR: Reason = Reason::new("ChartVerificationError");
 /// There is no source of that name.
 pub const SOURCE_UNAVAILABLE: Reason = Reason::new("SourceUnavailable");
-/// The keys for a verification are not to be had.
+/// The keys for a verification are not to be had, or an image is not signed by them.
 pub const VERIFICATION_ERROR: Reason = Reason::new("VerificationError");
 /// The spec asks for the signature of a tag, and names none.
 pub const INVALID_VERIFICATION_MODE: Reason = Reason::new("InvalidVerificationMode");
@@ -75,6 +75,7 @@ pub fn is_refused_signature(why: Reason) -> bool {
         INVALID_TAG_SIGNATURE,
         INVALID_COMMIT_SIGNATURE,
         CHART_VERIFICATION_ERROR,
+        VERIFICATION_ERROR,
     ]
     .contains(&why)
 }

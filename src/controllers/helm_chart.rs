@@ -69,10 +69,6 @@ impl Sourced for HelmChart {
     type Work = world::Work;
     type Found = world::Found;
 
-    fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
-    }
-
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())
     }
@@ -89,7 +85,7 @@ impl Sourced for HelmChart {
     }
 
     fn is_verified(&self) -> bool {
-        provenance::secret_of(self).is_some()
+        self.spec.verify.is_some() || provenance::secret_of(self).is_some()
     }
 
     async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {

@@ -103,10 +103,6 @@ impl Controlled for HelmRelease {
 
     type Memory = applier::Memory<Self>;
 
-    fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
-    }
-
     fn announcement(&self) -> String {
         let status = self.status.as_ref();
         applier::announcement(self, status.and_then(|it| it.last_attempted_revision.as_deref()))

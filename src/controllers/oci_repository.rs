@@ -14,12 +14,12 @@ use crds::source::OCIRepository;
 use reconcile::{Node, Reason, Rest, reason};
 use serde_json::json;
 use sources::plan::{Kept, Shape};
-use sources::reason::ARCHIVE_OPERATION_FAILED;
+use sources::reason::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::catalog::currency;
 use super::context::Context;
 use super::login::login;
-use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
 use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url};
 
@@ -27,6 +27,7 @@ use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url};
 fn failure(why: Reason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
+        VERIFICATION_ERROR => SOURCE_VERIFIED,
         _ => FETCH_FAILED,
     }
 }
@@ -38,7 +39,7 @@ impl Sourced for OCIRepository {
             FETCH_FAILED,
             "ArtifactOutdated",
             STORAGE_OPERATION_FAILED,
-            "SourceVerified",
+            SOURCE_VERIFIED,
             "GarbageCollectionSucceeded",
         ],
         of_failure: failure,
@@ -87,6 +88,10 @@ impl Sourced for OCIRepository {
         let layer = json!(status.observed_layer_selector);
         let ignore = status.observed_ignore.clone();
         Some(Shape::default().with("ignore", ignore).with("layerSelector", layer))
+    }
+
+    fn is_verified(&self) -> bool {
+        self.spec.verify.is_some()
     }
 
     fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {

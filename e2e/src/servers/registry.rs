@@ -171,16 +171,29 @@ impl Registry {
             "config": {"mediaType": FLUX_CONFIG, "digest": config, "size": 2},
             "layers": described,
             "annotations": annotations,
-        })
-        .to_string();
+        });
+        self.push_manifest(repository, tag, &manifest).await
+    }
+
+    /// Pushes a manifest or an index, under a tag or, where that is empty, its digest. Gives the digest. What it refers to has to be there.
+    pub async fn push_manifest(
+        &self,
+        repository: &str,
+        reference: &str,
+        manifest: &Value,
+    ) -> Result<String> {
+        let kind = manifest["mediaType"].as_str().unwrap_or(MANIFEST).to_owned();
+        let manifest = manifest.to_string();
         let digest = digest(manifest.as_bytes());
-        let url = format!("{}/v2/{repository}/manifests/{tag}", self.base());
-        let request = self.client.put(url).header("content-type", MANIFEST).body(manifest);
+        let reference = if reference.is_empty() { &digest } else { reference };
+        let url = format!("{}/v2/{repository}/manifests/{reference}", self.base());
+        let request = self.client.put(url).header("content-type", kind).body(manifest);
         created(self.authorized(request).send().await?).await?;
         Ok(digest)
     }
 
-    async fn push_blob(&self, repository: &str, bytes: Vec<u8>) -> Result<String> {
+    /// Pushes bytes. Gives their digest.
+    pub async fn push_blob(&self, repository: &str, bytes: Vec<u8>) -> Result<String> {
         let digest = digest(&bytes);
         let url = format!("{}/v2/{repository}/blobs/uploads/", self.base());
         let begun = self.authorized(self.client.post(&url)).send().await?;

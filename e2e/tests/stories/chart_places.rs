@@ -95,7 +95,7 @@ async fn dependencies_of_a_registry_are_pulled_as_its_helm_repository_says() -> 
                         data: {lib: {{ .Chart.Version }}}\n";
         let yaml = format!("apiVersion: v2\nname: lib\nversion: {version}\n");
         server.publish(&[("Chart.yaml", &yaml), ("templates/b.yaml", template)])?;
-        helm_chart::push(&server, &registry, "lib", version).await
+        helm_chart::push(&server, &registry, "lib", version).await.map(drop)
     };
     push("2.0.0").await?;
     push("2.1.0").await?;

@@ -98,16 +98,16 @@ pub(crate) async fn file(server: &ChartServer, name: &str) -> Result<Vec<u8>> {
     Ok(reqwest::get(url).await?.error_for_status()?.bytes().await?.to_vec())
 }
 
-/// Packs a chart as a version of a repository in a registry.
+/// Packs a chart as a version of a repository in a registry. Gives the digest of its manifest.
 pub(crate) async fn push(
     server: &ChartServer,
     registry: &Registry,
     name: &str,
     version: &str,
-) -> Result<()> {
+) -> Result<String> {
     let bytes = file(server, &format!("{name}-{version}.tgz")).await?;
     let layer = Layer { media_type: chart_layer::CHART, bytes };
-    registry.push(&format!("charts/{name}"), version, &[layer], json!({})).await.map(drop)
+    registry.push(&format!("charts/{name}"), version, &[layer], json!({})).await
 }
 
 /// The HelmRepository of a registry at a URL, with the Secret that it wants.
@@ -205,7 +205,7 @@ async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
     let (server, registry) = (ChartServer::start(None)?, Registry::start_with_password().await?);
     let push = async |version: &str| -> Result<()> {
         publish(&server, version)?;
-        self::push(&server, &registry, "app", version).await
+        self::push(&server, &registry, "app", version).await.map(drop)
     };
     push("1.0.0").await?;
     push("1.1.0").await?;

@@ -25,6 +25,7 @@ mod helmfile_diff;
 mod hold;
 mod http_archive;
 mod ignore;
+mod image_signatures;
 mod kubectl_wait;
 mod oci_repository;
 mod overlay;

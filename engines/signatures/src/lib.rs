@@ -16,14 +16,32 @@
 //! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/ring.rs` the keys that count,
 //!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
 //! 4. `ssh.rs` verifies SSH signatures, `pem.rs` reads their armor.
+//! 5. `image.rs` says who has to have signed an image, `attached.rs` which requests find its signatures.
+//! 6. `cosign.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
+//! 7. `notation.rs` verifies what Notation makes, by a trust policy.
+//! 8. `key.rs`, `x509.rs`, `der.rs` and `proto.rs` are what these read.
 //!
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, cannot be read or
 //! is made with what is not supported is refused.
 
+pub mod attached;
+pub mod cosign;
+mod der;
 pub mod git;
+pub mod image;
+mod key;
+pub mod notation;
 mod pem;
 mod pgp;
+mod proto;
 pub mod provenance;
+pub mod sigstore;
 mod ssh;
 #[cfg(test)]
 mod tests;
+mod x509;
+
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).into()
+}

@@ -344,3 +344,85 @@ fn silence_ends_and_nobody_there_is_told() {
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
+
+#[test]
+fn signatures_are_missing_only_where_the_registry_says_so() {
+    use signatures::attached::Search;
+
+    let image = Digest::of(b"image");
+    let paths = |log: &Log| -> Vec<String> {
+        let line = |line: String| {
+            let path = line.split(' ').nth(1).unwrap_or_default();
+            path.strip_prefix("/v2/team/app/").map(str::to_owned)
+        };
+        taken(log).into_iter().filter_map(line).collect()
+    };
+    let gather = |status: &'static str, kind: &'static str| {
+        let (address, log) = serve(move |asked| match asked.line.contains("/referrers/") {
+            true => reply(status, &[("content-type", kind)], "{\"manifests\":[]}"),
+            false => reply("404 Not Found", &[], ""),
+        });
+        let remote = remote(address, Auth::Anonymous);
+        let known = Known::default();
+        let gathered = run(async {
+            let session = Session::new(&remote, &known)?;
+            session.gather(Search::for_cosign(&image.to_string())).await.map(drop)
+        });
+        (gathered, paths(&log))
+    };
+    let index = "application/vnd.oci.image.index.v1+json";
+    let tag = image.to_string().replace(':', "-");
+    let first = [format!("manifests/{tag}.sig"), format!("referrers/{image}")];
+    let (gathered, asked) = gather("200 OK", index);
+    assert!(gathered.is_ok());
+    assert_eq!(asked, first);
+    for (status, kind) in [("404 Not Found", ""), ("400 Bad Request", ""), ("200 OK", "text/html")]
+    {
+        let (gathered, asked) = gather(status, kind);
+        assert!(gathered.is_ok(), "{status}");
+        assert_eq!(asked, [&first[..], &[format!("manifests/{tag}")]].concat(), "{status}");
+    }
+    let (gathered, _) = gather("500 Internal Server Error", "");
+    assert!(matches!(gathered, Err(Error::Unavailable { .. })), "{gathered:?}");
+    let (gathered, _) = gather("403 Forbidden", "");
+    assert!(matches!(gathered, Err(Error::Unauthorized { .. })), "{gathered:?}");
+}
+
+#[test]
+fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
+    use signatures::image::{Data, Trust, Verified};
+
+    let key = KeyPair::generate().unwrap();
+    let (image, other) = (Digest::of(b"image"), Digest::of(b"other"));
+    let payload = format!(r#"{{"critical":{{"image":{{"docker-manifest-digest":"{image}"}}}}}}"#);
+    let signature = STANDARD.encode(key.sign(payload.as_bytes()).unwrap());
+    let layer = Digest::of(payload.as_bytes());
+    let manifest = format!(
+        r#"{{"layers":[{{"digest":"{layer}","size":{},"annotations":{{"dev.cosignproject.cosign/signature":"{signature}"}}}}]}}"#,
+        payload.len()
+    );
+    let (address, _) = serve(move |asked| {
+        if asked.line.ends_with(".sig") {
+            reply("200 OK", &[("content-type", MANIFEST)], &manifest)
+        } else if asked.line.ends_with(&layer.to_string()) {
+            reply("200 OK", &[], &payload)
+        } else {
+            reply("404 Not Found", &[], "")
+        }
+    });
+    let public = STANDARD.encode(key.subject_public_key_info());
+    let public = format!("-----BEGIN PUBLIC KEY-----\n{public}\n-----END PUBLIC KEY-----\n");
+    let trust = Trust::Keys(Data::from([("cosign.pub".to_owned(), public.into_bytes())]));
+    let remote = remote(address, Auth::Anonymous);
+    let verify = |image: &Digest| {
+        let search = trust.search(&image.to_string());
+        let search = run(async { Session::new(&remote, &Known::default())?.gather(search).await });
+        trust.verify(&search.unwrap(), "r.io/app", 0)
+    };
+    assert_eq!(verify(&image), Ok(Verified::By("cosign.pub".to_owned())));
+    let none = format!("no matching signatures were found for 'r.io/app@{other}'");
+    assert_eq!(verify(&other), Err(none));
+}

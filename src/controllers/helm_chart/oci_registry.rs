@@ -7,12 +7,18 @@ use std::sync::Arc;
 
 use crds::source::HelmChart;
 use reconcile::{Reason, Rest, Wake};
-use sources::oci::{Error, Known, Layer, Remote, chart};
-use sources::reason::{AUTHENTICATION_FAILED, CHART_PULL_ERROR, INVALID_CHART_REFERENCE};
+use signatures::image;
+use sources::oci::{Digest, Error, Known, Layer, Remote, Session, chart};
+use sources::reason::{
+    AUTHENTICATION_FAILED, CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, INVALID_CHART_REFERENCE,
+};
 
+use super::resolve::Registry;
 use super::world::{Found, failed};
 use crate::cluster::error::chain;
+use crate::controllers::image_trust::{Failure, Verification};
 use crate::controllers::source::busy;
+use crate::controllers::source::verified::Verified;
 use crate::controllers::source::world::{Run, blocking};
 
 /// What went wrong with a registry, in Flux's words.
@@ -56,16 +62,47 @@ pub(super) async fn choose(
     Ok((Found::Tag(version.clone()), name_of(name).to_owned(), version))
 }
 
-/// Fetches the archive of a version.
+/// Fetches the archive of a version, once what its digest stands for is verified; gives who signed it, if anybody had to.
+///
+/// Differs(flux): what is verified is what is fetched. There the tag is asked for each time, and may be moved in between.
 pub(super) async fn pull(
     run: &Arc<Run<HelmChart>>,
-    remote: &Remote,
+    registry: &Registry,
     version: &str,
-) -> Result<Vec<u8>, Rest> {
+) -> Result<(Vec<u8>, Option<Verified>), Rest> {
     let refused = |error: Error| refused("failed to download chart for remote reference", &error);
-    let layer = chart::fetch(remote, &run.context.remotes.oci, version).await.map_err(refused)?;
+    let known = &run.context.remotes.oci;
+    let session = Session::new(&registry.remote, known).map_err(refused)?;
+    let digest = chart::resolve(&session, version).await.map_err(refused)?;
+    let verified = match &registry.signed {
+        Some(signed) => Some(verify(run, signed, &session, &digest).await?),
+        None => None,
+    };
+    let (_, layer) = chart::pull(&session, &digest).await.map_err(refused)?;
     let read = move || read(layer).map_err(|error| failed(CHART_PULL_ERROR, error.to_string()));
-    blocking(CHART_PULL_ERROR, "reading the chart", read).await
+    let archive = blocking(CHART_PULL_ERROR, "reading the chart", read).await?;
+    Ok((archive, verified))
+}
+
+async fn verify(
+    run: &Run<HelmChart>,
+    signed: &Verification,
+    session: &Session<'_>,
+    digest: &Digest,
+) -> Result<Verified, Rest> {
+    let verified = signed.verify(session, digest).await.map_err(|failure| match failure {
+        Failure::Registry(error) => refused("failed to fetch the signatures of the chart", &error),
+        Failure::Refused(why) => {
+            again(CHART_VERIFICATION_ERROR, &format!("chart verification error: {why}"))
+        }
+    })?;
+    let text = match verified {
+        image::Verified::By(_) => {
+            format!("verified signature of version {}", run.work.built().version)
+        }
+        image::Verified::Ignored => String::new(),
+    };
+    Ok(Verified { how: signed.how(), text })
 }
 
 /// The bytes of a layer. Blocks.

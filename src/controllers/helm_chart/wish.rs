@@ -1,9 +1,9 @@
-//! What a HelmChart asks for, checked; every field without support is refused by its name.
+//! What a HelmChart asks for, checked.
 
 use std::sync::Mutex;
 
 use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, ReconcileStrategy};
-use reconcile::{Rest, reason};
+use reconcile::Rest;
 use sources::reason::{INVALID_CHART_REFERENCE, INVALID_DURATION};
 use tree::RelPath;
 
@@ -11,6 +11,7 @@ use super::provenance::{ANNOTATION, Keyring};
 use super::resolve::Origin;
 use super::world::Work;
 use super::{generation, shape};
+use crate::controllers::image_trust::Verification;
 use crate::controllers::source::Wished;
 use crate::controllers::source::verified::VERIFY;
 
@@ -20,32 +21,9 @@ const REVISION_DIGITS: usize = 12;
 /// Most values files of one chart.
 const MOST_VALUES_FILES: usize = 256;
 
-/// Fields that were given and have no support, in the spec's order.
-pub(super) fn unsupported(spec: &HelmChartSpec) -> Vec<&'static str> {
-    // No `..`: a new field must be thought about here.
-    let HelmChartSpec {
-        chart: _,
-        version: _,
-        source_ref: _,
-        interval: _,
-        reconcile_strategy: _,
-        values_files: _,
-        ignore_missing_values_files: _,
-        suspend: _,
-        verify,
-    } = spec;
-    let given = [("spec.verify", verify.is_some())];
-    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
-}
-
 /// Checks what can be checked without the source.
 pub(super) fn check(object: &HelmChart) -> Result<(), Rest> {
     let spec = &object.spec;
-    let fields = unsupported(spec);
-    if !fields.is_empty() {
-        let text = crate::controllers::unsupported::unsupported_text(&fields);
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
-    }
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
         return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
@@ -118,9 +96,12 @@ pub(super) fn wish(
         built: Mutex::default(),
     };
     let shape = shape(generation);
-    let shape = match &work.keyring {
-        Some(keyring) => shape.with(VERIFY, keyring.shape()),
-        None => shape,
+    let shape = match (&work.keyring, &work.origin) {
+        (Some(keyring), _) => shape.with(VERIFY, keyring.shape()),
+        (None, Origin::Registry(registry)) => {
+            shape.with(VERIFY, registry.signed.as_ref().map(Verification::how))
+        }
+        (None, Origin::Tree(_) | Origin::Index(..)) => shape,
     };
     Ok(Wished { work, shape })
 }

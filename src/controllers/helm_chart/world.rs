@@ -119,11 +119,11 @@ pub(super) async fn ask(
     let (found, name, version, is_packaged) = match &work.origin {
         Origin::Index(held, _) => choose(run, held).await?,
         Origin::Tree(held) => in_tree(run, held).await?,
-        Origin::Registry(remote) => {
+        Origin::Registry(registry) => {
             let (known, spec) = (&run.context.remotes.oci, &object.spec);
             let range = spec.version.as_deref().unwrap_or_default();
             let (found, name, version) =
-                oci_registry::choose(remote, known, &spec.chart, range).await?;
+                oci_registry::choose(&registry.remote, known, &spec.chart, range).await?;
             (found, name, version, work.changes())
         }
     };
@@ -218,10 +218,12 @@ pub(super) async fn fetch(
             Ok(Stored { verified, ..stored })
         }
         Found::Tag(version) => {
-            let Origin::Registry(remote) = &run.work.origin else {
+            let Origin::Registry(registry) = &run.work.origin else {
                 return Err(failed(CHART_PULL_ERROR, "no registry configured".to_owned()));
             };
-            pulled(run, oci_registry::pull(run, remote, &version).await?).await
+            let (archive, verified) = oci_registry::pull(run, registry, &version).await?;
+            let stored = pulled(run, archive).await?;
+            Ok(Stored { verified, ..stored })
         }
         Found::Files { files, tree } => {
             let files = package::local(run, *files, &tree).await?;

@@ -1,4 +1,4 @@
-//! What a HelmRelease asks for, checked and with Flux's defaults; every field without support is refused by its name.
+//! What a HelmRelease asks for, checked and with Flux's defaults.
 //!
 //! Source: helm-controller 1.6 `api/v2` and `internal/action`. Elsewhere: the values (`values.rs`), what the program
 //! itself needs of the spec (`action_options.rs`), what is decided (`release`).
@@ -12,7 +12,7 @@ use crds::helm::{
     HelmReleaseSpec, RemediationStrategy,
 };
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, SHORTEST_INTERVAL, reason};
+use reconcile::{Rest, SHORTEST_INTERVAL};
 use release::Desired;
 use release::journal::{Propagation, WaitFor};
 use release::phase::Gates;
@@ -28,7 +28,6 @@ use crate::controllers::applier::{self, Applied as _};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::releaser::postrender;
-use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
@@ -85,49 +84,8 @@ pub(in crate::controllers) struct Parts {
     pub(in crate::controllers) artifact_digest: String,
 }
 
-/// Fields that were given and have no support, in the spec's order.
-pub(in crate::controllers) fn unsupported(spec: &HelmReleaseSpec) -> Vec<&'static str> {
-    // No `..`: a new field must be thought about here. What is below a field is thought about where that is used.
-    let HelmReleaseSpec {
-        chart,
-        chart_ref: _,
-        interval: _,
-        kube_config: _,
-        suspend: _,
-        release_name: _,
-        target_namespace: _,
-        storage_namespace: _,
-        depends_on: _,
-        timeout: _,
-        max_history: _,
-        service_account_name: _,
-        // What a cluster serves is always known anew, so there is nothing to choose.
-        persistent_client: _,
-        drift_detection: _,
-        install: _,
-        upgrade: _,
-        test: _,
-        rollback: _,
-        uninstall: _,
-        values_from: _,
-        values: _,
-        common_metadata: _,
-        post_renderers: _,
-        post_render_strategy: _,
-        wait_strategy: _,
-        health_check_exprs: _,
-    } = spec;
-    let is_verified = chart.as_ref().is_some_and(|chart| chart.spec.verify.is_some());
-    let given = [("spec.chart.spec.verify", is_verified)];
-    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
-}
-
 /// Checks what can be checked without the cluster and expressions.
 pub(in crate::controllers) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
-    let fields = unsupported(spec);
-    if !fields.is_empty() {
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
-    }
     ignore(spec)?;
     timeouts(spec)
 }
@@ -267,7 +225,7 @@ fn strategy(given: Option<ActionStrategy>, retry: Duration, settings: &Settings)
 }
 
 fn install(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> Install {
-    // Here and below no `..`, as in `unsupported`; what is not used here is in `action_options.rs`.
+    // Here and below no `..`: a new field must be thought about. What is not used here is in `action_options.rs`.
     let crds::helm::Install {
         timeout: _,
         strategy: named,

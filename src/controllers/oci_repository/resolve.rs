@@ -1,5 +1,5 @@
 //! What an OCIRepository points at: the Secrets with its credentials, certificates and proxy, and the ServiceAccount
-//! whose image pull secrets it uses.
+//! whose image pull secrets it uses, and who has to have signed.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use crds::LocalObjectReference;
 use crds::source::OCIRepository;
 use kube::core::ResourceExt as _;
 use reconcile::{Node, Rest, Wake};
-use sources::reason::AUTHENTICATION_FAILED;
+use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::controllers::context::Context;
+use crate::controllers::image_trust::{Verification, Wanted};
 use crate::controllers::reference::References;
 
 /// The data of a Secret.
@@ -26,6 +27,8 @@ pub(super) struct Resolved {
     pub(super) certificates: Option<Data>,
     /// Data of the Secret that describes a proxy.
     pub(super) proxy: Option<Data>,
+    /// Who has to have signed, if anybody has to.
+    pub(super) signed: Option<Verification>,
 }
 
 /// What cannot be read or used makes an attempt fail, with these words before the cause.
@@ -63,12 +66,21 @@ pub(super) async fn resolve(
     let certificates =
         reader.named("spec.certSecretRef", &what, spec.cert_secret_ref.as_ref()).await;
     let proxy = reader.named("spec.proxySecretRef", PROXY, spec.proxy_secret_ref.as_ref()).await;
+    let signed = match &spec.verify {
+        Some(verify) => {
+            let read = Wanted::of_repository(verify).read(&namespace, &mut references).await;
+            let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
+            read.map(Some).map_err(unread)
+        }
+        None => Ok(None),
+    };
     references.watch(node);
     Ok(Resolved {
         secret: secret?,
         pull_secrets: pull_secrets?,
         proxy: proxy?,
         certificates: certificates?,
+        signed: signed?,
     })
 }
 

@@ -15,6 +15,7 @@ use sources::reason::{INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, 
 
 use super::resolve::{CREDENTIALS, PROXY, Resolved, transport, unusable};
 use super::world::{Wanted, Work};
+use crate::controllers::source::verified::VERIFY;
 use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,7 +31,7 @@ pub(super) fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
         layer_selector: _,
         provider,
         secret_ref: _,
-        verify,
+        verify: _,
         service_account_name,
         cert_secret_ref: _,
         proxy_secret_ref: _,
@@ -48,7 +49,6 @@ pub(super) fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
             "spec.serviceAccountName with spec.provider `aws`",
             is_aws && service_account_name.is_some(),
         ),
-        ("spec.verify", verify.is_some()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
@@ -88,6 +88,10 @@ pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<
     let auth = auth(&repository, &resolved)?;
     let layer = serde_json::json!(spec.layer_selector);
     let shape = Shape::default().with("ignore", spec.ignore.clone()).with("layerSelector", layer);
+    let shape = match &resolved.signed {
+        Some(signed) => shape.with(VERIFY, signed.how()),
+        None => shape,
+    };
     let work = Work {
         remote: Remote {
             repository,
@@ -101,6 +105,7 @@ pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<
         wanted,
         media_type: selector.media_type,
         is_copied: selector.operation.unwrap_or_default() == LayerOperation::Copy,
+        signed: resolved.signed,
     };
     Ok(Wished { work, shape })
 }

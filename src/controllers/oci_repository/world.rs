@@ -8,14 +8,19 @@ use std::sync::Arc;
 use crds::source::{OCIRepository, OCIRepositoryStatus};
 use jiff::{SignedDuration, Timestamp};
 use reconcile::{Reason, Rest, Wake};
+use signatures::image::{self, acceptance};
 use sources::archive::{self, ExtractOptions};
 use sources::oci::{Digest, Error, Known, Layer, Reference, Remote, Selection, Session};
-use sources::reason::{OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED};
+use sources::reason::{
+    OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
+};
 use sources::store::Store;
 
 use super::contents::{contents, write};
 use crate::cluster::error::chain;
 use crate::controllers::artifact::ORIGIN_REVISION;
+use crate::controllers::image_trust::{Failure, Verification};
+use crate::controllers::source::verified::Verified;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
 use crate::controllers::source::{LATEST_ARCHIVE, linked};
 
@@ -29,6 +34,8 @@ pub(crate) struct Work {
     pub(super) media_type: Option<String>,
     /// Whether the layer is kept as it is.
     pub(super) is_copied: bool,
+    /// Who has to have signed, if anybody has to.
+    pub(super) signed: Option<Verification>,
 }
 
 /// Which artifact.
@@ -87,15 +94,42 @@ async fn resolve_tag(work: &Work, known: &Known, url: &str) -> Result<Found, Res
     Ok(Found { revision: reference.revision(&digest), digest })
 }
 
-/// Pulls what the registry was found to have, and keeps it.
+/// Pulls what the registry was found to have, once it is verified by its digest, and keeps it.
 pub(super) async fn fetch(
     run: &Arc<Run<OCIRepository>>,
     found: Found,
 ) -> Result<Stored<OCIRepositoryStatus>, Rest> {
     let run = run.clone();
-    let pulled = pull(&run.work, &run.context.remotes.oci, &run.object.spec.url, &found).await?;
+    let (known, url) = (&run.context.remotes.oci, &run.object.spec.url);
+    let verified = verify(&run.work, known, url, &found).await?;
+    let pulled = pull(&run.work, known, url, &found).await?;
     let work = move || store(&run.work, &run.context.artifacts, &run.object, pulled, &found);
-    blocking(OCI_PULL_FAILED, "fetching", work).await
+    let stored = blocking(OCI_PULL_FAILED, "fetching", work).await?;
+    Ok(Stored { verified, ..stored })
+}
+
+/// Verifies what the registry was found to have, if it has to be signed.
+async fn verify(
+    work: &Work,
+    known: &Known,
+    url: &str,
+    found: &Found,
+) -> Result<Option<Verified>, Rest> {
+    let Some(signed) = &work.signed else { return Ok(None) };
+    let client = client(work, known, url)?;
+    let verified =
+        signed.verify(&client, &found.digest).await.map_err(|failure| match failure {
+            Failure::Registry(error) => {
+                let what = format!("failed to fetch the signatures of '{url}'");
+                failed(OCI_PULL_FAILED, &what, &error)
+            }
+            Failure::Refused(text) => Rest::Failed(VERIFICATION_ERROR, text, Wake::default()),
+        })?;
+    let text = match verified {
+        image::Verified::By(_) => acceptance(&found.revision),
+        image::Verified::Ignored => String::new(),
+    };
+    Ok(Some(Verified { how: signed.how(), text }))
 }
 
 /// A layer, and what its manifest says of itself.

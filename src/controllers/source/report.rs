@@ -69,6 +69,7 @@ pub(crate) fn report<K: Sourced>(
     let mut conditions = reconcile::Conditions::since(&had, generation, now, &owned)
         .marked(&crate::controllers::marks::of(object, now));
     match stored.and_then(|stored| stored.verified.as_ref()) {
+        Some(Verified { text, .. }) if text.is_empty() => {}
         Some(Verified { text, .. }) => {
             conditions = conditions.set(SOURCE_VERIFIED, Status::True, SUCCEEDED, text);
         }

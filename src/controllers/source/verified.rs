@@ -28,7 +28,8 @@ pub(crate) const VERIFY: &str = "verify";
 pub(crate) struct Verified {
     /// What had to be signed, and by which keys: the value of [`VERIFY`].
     pub(crate) how: Value,
-    /// Who signed what, as the condition `SourceVerified` says it.
+    /// Who signed what, as the condition `SourceVerified` says it. Empty: nothing says it, as the trust policy of Notation
+    /// demands no signature.
     pub(crate) text: String,
 }
 

@@ -1,10 +1,11 @@
 //! What Flux decrypts and verifies: recorded answers of its own packages.
 //!
-//! Here: the topics, and the files of a case. Below: the judges, by operation (`trust/sops.rs`, `trust/git.rs`, `trust/helm.rs`).
-//! The format is that of the README beside the cases.
+//! Here: the topics, and the files of a case. Below: the judges, by operation (`trust/sops.rs`, `trust/git.rs`, `trust/helm.rs`,
+//! `trust/oci.rs`). The format is that of the README beside the cases.
 
 mod git;
 mod helm;
+mod oci;
 mod sops;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use serde_json::{Map, Value};
 use super::Topic;
 use super::case::{Case, Fault, Judgement};
 
-pub(super) const TOPICS: [Topic; 6] = [
+pub(super) const TOPICS: [Topic; 8] = [
     Topic {
         name: "trust/sops files and keys",
         path: "trust/cases.jsonl",
@@ -50,15 +51,21 @@ pub(super) const TOPICS: [Topic; 6] = [
         exceptions: &[],
     },
     Topic {
-        name: "trust/signatures",
+        name: "trust/cosign",
         path: "trust/cases.jsonl",
-        judge: |case| {
-            let recorded: Recorded = case.inputs()?;
-            match ["cosign", "keyless", "notation"].contains(&recorded.topic.as_str()) {
-                false => Err(Fault::OtherTopic),
-                true => Err(Fault::NotRun("signatures are not verified yet".to_owned())),
-            }
-        },
+        judge: |case| judge("cosign", case),
+        exceptions: &oci::EXCEPTIONS,
+    },
+    Topic {
+        name: "trust/keyless",
+        path: "trust/cases.jsonl",
+        judge: |case| judge("keyless", case),
+        exceptions: &[],
+    },
+    Topic {
+        name: "trust/notation",
+        path: "trust/cases.jsonl",
+        judge: |case| judge("notation", case),
         exceptions: &[],
     },
 ];
@@ -67,7 +74,7 @@ pub(super) const TOPICS: [Topic; 6] = [
 type Judge = fn(&Case, &Recorded) -> Judgement;
 
 /// The judge of each operation.
-const JUDGES: [(&str, Judge); 7] = [
+const JUDGES: [(&str, Judge); 8] = [
     ("git_verify", git::judge),
     ("helm_verify", helm::judge),
     ("sops_decrypt", sops::decrypt),
@@ -75,6 +82,7 @@ const JUDGES: [(&str, Judge); 7] = [
     ("sops_resource", sops::resource),
     ("sops_sources", sops::sources),
     ("sops_build", sops::build),
+    ("oci_verify", oci::verify),
 ];
 
 /// The members of a case that all operations share.

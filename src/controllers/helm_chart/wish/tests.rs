@@ -1,4 +1,4 @@
-//! Every field of the spec is either used or refused by its name; names of charts; what is added to versions.
+//! Every field of the spec is used; names of charts; what is added to versions.
 
 use serde_json::{Value, json};
 
@@ -19,13 +19,8 @@ fn object(more: &Value) -> HelmChart {
     .unwrap()
 }
 
-/// A value for every field of the schema that has no support.
-fn refused_fields() -> [(&'static str, Value); 1] {
-    [("verify", json!({"provider": "cosign"}))]
-}
-
 /// Fields of the schema that are used.
-const USED: [&str; 8] = [
+const USED: [&str; 9] = [
     "chart",
     "version",
     "sourceRef",
@@ -34,30 +29,19 @@ const USED: [&str; 8] = [
     "valuesFiles",
     "ignoreMissingValuesFiles",
     "suspend",
+    "verify",
 ];
 
 #[test]
-fn every_field_without_support_is_refused_by_its_name() {
-    for (field, value) in refused_fields() {
-        let rest = check(&object(&json!({field: value}))).unwrap_err();
-        assert!(matches!(rest, Rest::Stalled(..)), "{field}");
-        let text = rest.text();
-        assert!(text.starts_with(&format!("spec.{field} is not supported")), "{text}");
-    }
-}
-
-#[test]
-fn every_field_of_the_schema_is_used_or_refused() {
+fn every_field_of_the_schema_is_used() {
     let crds = crds::all();
     let (_, crd) = crds.iter().find(|(_, d)| d.spec.names.kind == "HelmChart").unwrap();
     let value = serde_json::to_value(crd).unwrap();
     let fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
     let fields = value.pointer(fields).and_then(Value::as_object).unwrap();
-    let refused = refused_fields().map(|(field, _)| field);
-    let known: Vec<&str> = refused.into_iter().chain(USED).collect();
-    let forgotten = fields.keys().filter(|field| !known.contains(&field.as_str()));
+    let forgotten = fields.keys().filter(|field| !USED.contains(&field.as_str()));
     assert_eq!(forgotten.collect::<Vec<_>>(), Vec::<&String>::new());
-    assert_eq!(fields.len(), known.len());
+    assert_eq!(fields.len(), USED.len());
 }
 
 #[test]

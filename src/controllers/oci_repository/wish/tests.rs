@@ -33,12 +33,12 @@ fn docker(user: &str) -> Data {
 }
 
 /// A value for every field of the schema that has no support, or not with that value.
-fn refused_fields() -> [(&'static str, Value); 2] {
-    [("provider", json!("gcp")), ("verify", json!({"provider": "cosign"}))]
+fn refused_fields() -> [(&'static str, Value); 1] {
+    [("provider", json!("gcp"))]
 }
 
 /// Fields of the schema that are used.
-const USED: [&str; 12] = [
+const USED: [&str; 13] = [
     "url",
     "ref",
     "layerSelector",
@@ -51,6 +51,7 @@ const USED: [&str; 12] = [
     "ignore",
     "insecure",
     "suspend",
+    "verify",
 ];
 
 #[test]

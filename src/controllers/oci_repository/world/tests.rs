@@ -196,3 +196,31 @@ fn what_goes_wrong_is_told_as_flux_tells_it() {
         assert_eq!((rest.reason().as_str(), rest.text()), (reason, text.as_str()));
     }
 }
+
+#[test]
+fn what_is_not_signed_is_refused_before_it_is_pulled() {
+    let (address, name) = with_layer(&packed(&[("a.yaml", "a: 1")]));
+    let spec = json!({"interval": "1m", "url": format!("oci://{address}/team/app"),
+        "ref": {"tag": "1.1.0"}, "verify": {"provider": "cosign", "secretRef": {"name": "keys"}}});
+    let object: OCIRepository = serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
+        "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
+    }))
+    .unwrap();
+    let signed = Verification::for_tests(&object, BTreeMap::new());
+    let resolved = Resolved { signed: Some(signed), ..Resolved::default() };
+    let work = wish(&object, resolved).unwrap_or_else(|_| unreachable!()).work;
+    let (known, url) = (Known::default(), object.spec.url.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(async {
+        let found = resolve_tag(&work, &known, &url).await?;
+        verify(&work, &known, &url, &found).await.map(drop)
+    });
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.reason(), VERIFICATION_ERROR);
+    let text = format!(
+        "failed to verify the signature using provider 'cosign': no matching signatures were found for \
+         '{address}/team/app@{name}'"
+    );
+    assert_eq!(refused.text(), text);
+}

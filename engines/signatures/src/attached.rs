@@ -1,0 +1,273 @@
+//! What is attached to an image in a registry: referrers, and what stands under tags that are made of its digest.
+//!
+//! Here: which requests are needed ([`Search`]), one round after the other. The caller sends them and hands the answers
+//! back; nothing is concluded from a request that failed. Below: reading manifests (`manifest`).
+//! Elsewhere: what the answers are worth (`cosign`, `notation`).
+//!
+//! The semantics are those of the OCI distribution specification 1.1: referrers come from its API, and where a registry
+//! has none, from the index under the fallback tag.
+
+mod manifest;
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
+
+pub(crate) use manifest::{Descriptor, Manifest};
+
+/// Most referrers of an image that are read; those with the type that is searched for come first.
+pub const MOST_REFERRERS: usize = 64;
+/// Most signatures under the tag of an image.
+pub const MOST_LAYERS: usize = 64;
+/// Bytes of a signature with all that belongs to it.
+pub const MOST_BLOB: u64 = 4 << 20;
+/// Bytes of all answers together.
+pub const MOST_BYTES: usize = 32 << 20;
+
+/// A request to the repository of the image.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Request {
+    /// `manifests/<tag or digest>`.
+    Manifest(String),
+    /// `referrers/<digest>`.
+    Referrers(String),
+    /// `blobs/<digest>`.
+    Blob {
+        /// The digest.
+        digest: String,
+        /// Bytes, as the manifest says; at most [`MOST_BLOB`].
+        size: u64,
+    },
+}
+
+/// What a registry answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The media type.
+    pub media_type: String,
+    /// The bytes.
+    pub body: Vec<u8>,
+}
+
+/// Why nothing can be said about an image. `Display` is for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The registry sent other bytes than those with the digest.
+    #[error("the digest of what the registry sent for {0} is another")]
+    Mismatch(String),
+    /// All answers together are too large.
+    #[error("the signatures of the image are larger than the limit of {MOST_BYTES} bytes")]
+    TooLarge,
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sought {
+    Cosign,
+    Notation,
+}
+
+/// The media type of Sigstore bundles, which a version follows.
+pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
+/// The type of Notation's signatures.
+pub(crate) const NOTATION: &str = "application/vnd.cncf.notary.signature";
+/// Parity(flux): so many signatures of Notation are tried.
+pub(crate) const MOST_NOTATION: usize = 3;
+
+/// The search for signatures of an image.
+#[derive(Debug)]
+pub struct Search {
+    sought: Sought,
+    subject: String,
+    answers: BTreeMap<Request, Option<Answer>>,
+    bytes: usize,
+}
+
+impl Search {
+    /// Searches for what cosign makes: bundles among the referrers, and signatures under the tag `sha256-….sig`.
+    pub fn for_cosign(digest: &str) -> Self {
+        Self::new(Sought::Cosign, digest)
+    }
+
+    /// Searches for what Notation makes.
+    pub fn for_notation(digest: &str) -> Self {
+        Self::new(Sought::Notation, digest)
+    }
+
+    fn new(sought: Sought, digest: &str) -> Self {
+        Self { sought, subject: digest.to_owned(), answers: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// The requests without which the search is not over; none when it is.
+    ///
+    /// # Guarantees
+    /// At most three rounds, and at most twice [`MOST_REFERRERS`] and [`MOST_LAYERS`] requests and four more.
+    pub fn open(&self) -> Vec<Request> {
+        let mut needed = Vec::new();
+        match self.sought {
+            Sought::Cosign => {
+                needed.push(self.old_tag());
+                self.needed_of_referrers(&mut needed);
+                needed.extend(self.old_layers().iter().filter_map(blob));
+            }
+            Sought::Notation => {
+                needed.push(Request::Manifest(self.subject.clone()));
+                self.needed_of_referrers(&mut needed);
+            }
+        }
+        needed.retain(|request| !self.answers.contains_key(request));
+        needed.dedup();
+        needed
+    }
+
+    fn needed_of_referrers(&self, needed: &mut Vec<Request>) {
+        let api = Request::Referrers(self.subject.clone());
+        if self.answers.get(&api).is_some_and(Option::is_none) {
+            needed.push(self.fallback());
+        }
+        needed.push(api);
+        for referrer in self.candidates() {
+            let request = Request::Manifest(referrer.digest);
+            if let Some(manifest) = self.manifest(&request) {
+                needed.extend(self.signature(&manifest).and_then(blob));
+            }
+            needed.push(request);
+        }
+    }
+
+    /// Takes an answer; `None` says that the registry has no such thing.
+    ///
+    /// # Errors
+    /// The answer is another than was asked for, or too much.
+    pub fn answer(&mut self, request: Request, answer: Option<Answer>) -> Result<(), Unusable> {
+        if let Some(answer) = &answer {
+            self.bytes = self.bytes.saturating_add(answer.body.len());
+            if self.bytes > MOST_BYTES {
+                return Err(Unusable::TooLarge);
+            }
+            let digest = match &request {
+                Request::Manifest(reference) => Some(reference).filter(|it| it.contains(':')),
+                Request::Blob { digest, .. } => Some(digest),
+                Request::Referrers(_) => None,
+            };
+            if let Some(digest) = digest
+                && *digest != digest_of(&answer.body)
+            {
+                return Err(Unusable::Mismatch(digest.clone()));
+            }
+        }
+        self.answers.insert(request, answer);
+        Ok(())
+    }
+
+    /// The digest of the image.
+    pub(crate) fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// The image's own manifest, as a signature of Notation describes it.
+    pub(crate) fn described(&self) -> Option<Descriptor> {
+        let answer = self.found(&Request::Manifest(self.subject.clone()))?;
+        let said = Manifest::parse(&answer.body).and_then(|manifest| manifest.media_type);
+        Some(Descriptor {
+            media_type: said.unwrap_or_else(|| answer.media_type.clone()),
+            digest: self.subject.clone(),
+            size: answer.body.len() as u64,
+            ..Descriptor::default()
+        })
+    }
+
+    /// The layers of the manifest under the tag that cosign made of the digest.
+    pub(crate) fn old_layers(&self) -> Vec<Descriptor> {
+        let manifest = self.manifest(&self.old_tag()).unwrap_or_default();
+        manifest.layers.into_iter().take(MOST_LAYERS).collect()
+    }
+
+    /// The bytes of what a descriptor describes, if the registry has them and they were not too many.
+    pub(crate) fn blob(&self, descriptor: &Descriptor) -> Option<&[u8]> {
+        self.found(&blob(descriptor)?).map(|answer| answer.body.as_slice())
+    }
+
+    /// The signatures among the referrers: the digest of the manifest, and what it describes.
+    pub(crate) fn attached(&self) -> Vec<(String, Option<Descriptor>)> {
+        let manifest = |referrer: Descriptor| {
+            let manifest = self.manifest(&Request::Manifest(referrer.digest.clone()));
+            let signature = manifest.and_then(|manifest| self.signature(&manifest).cloned());
+            (referrer.digest, signature)
+        };
+        self.candidates().into_iter().map(manifest).collect()
+    }
+
+    fn found(&self, request: &Request) -> Option<&Answer> {
+        self.answers.get(request)?.as_ref()
+    }
+
+    fn manifest(&self, request: &Request) -> Option<Manifest> {
+        Manifest::parse(&self.found(request)?.body)
+    }
+
+    /// The layer of a manifest that is a signature of the kind that is searched for.
+    fn signature<'m>(&self, manifest: &'m Manifest) -> Option<&'m Descriptor> {
+        let [layer] = manifest.layers.as_slice() else { return None };
+        let is_one = match self.sought {
+            Sought::Cosign => layer.media_type.starts_with(BUNDLE),
+            Sought::Notation => true,
+        };
+        Some(layer).filter(|_| is_one)
+    }
+
+    /// The referrers that may be signatures.
+    ///
+    /// Parity(flux): cosign reads all, whatever type a registry says that they have; Notation those of its type.
+    fn candidates(&self) -> Vec<Descriptor> {
+        let api = Request::Referrers(self.subject.clone());
+        let request = match self.answers.get(&api) {
+            Some(None) => self.fallback(),
+            _ => api,
+        };
+        let mut referrers = self.manifest(&request).unwrap_or_default().manifests;
+        match self.sought {
+            Sought::Cosign => {
+                referrers.sort_by_key(|referrer| !referrer.artifact_type.starts_with(BUNDLE));
+                referrers.truncate(MOST_REFERRERS);
+            }
+            Sought::Notation => {
+                referrers.retain(|referrer| referrer.artifact_type == NOTATION);
+                referrers.truncate(MOST_NOTATION);
+            }
+        }
+        referrers
+    }
+
+    /// The tag `sha256-<hex>`.
+    fn fallback(&self) -> Request {
+        Request::Manifest(self.subject.replace(':', "-"))
+    }
+
+    fn old_tag(&self) -> Request {
+        Request::Manifest(format!("{}.sig", self.subject.replace(':', "-")))
+    }
+}
+
+fn blob(descriptor: &Descriptor) -> Option<Request> {
+    let Descriptor { digest, size, .. } = descriptor;
+    let request = Request::Blob { digest: digest.clone(), size: *size };
+    Some(request).filter(|_| *size <= MOST_BLOB && is_sha256(digest))
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_sha256(digest: &str) -> bool {
+    digest.strip_prefix("sha256:").is_some_and(|hex| {
+        hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+#[cfg(test)]
+mod tests;

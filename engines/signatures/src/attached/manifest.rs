@@ -1,0 +1,50 @@
+//! Manifests and indices, as far as signatures are found by them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+/// What describes bytes somewhere else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Descriptor {
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) media_type: String,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) digest: String,
+    pub(crate) size: u64,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) artifact_type: String,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// A manifest or an index.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Manifest {
+    pub(crate) media_type: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) layers: Vec<Descriptor>,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) manifests: Vec<Descriptor>,
+}
+
+impl Manifest {
+    /// Reads one; `None` if it is none.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut manifest: Self = serde_json::from_slice(bytes).ok()?;
+        // What cannot be asked for by a digest is not asked for.
+        manifest.manifests.retain(|it| super::is_sha256(&it.digest));
+        Some(manifest)
+    }
+}
+
+/// Go reads null as nothing.
+fn or_default<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de> + Default,
+    D: Deserializer<'de>,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}

@@ -1,0 +1,129 @@
+//! Signatures that cosign makes: whether one of an image is by a key, or by somebody whom an identity provider named.
+//!
+//! Here: what counts for an image ([`verify`], [`verify_keyless`]). In the folder: bundles (`bundle`), the older format
+//! under the tag `sha256-….sig` (`simple`). Elsewhere: finding them (`attached`), certificates, logs and identities
+//! (`sigstore`).
+//!
+//! Parity(flux): source-controller 1.9 with cosign 3.0, texts included.
+//! Differs(flux): whoever can push to the repository could have another image's signature in the older format count for
+//! this one, and could hide a good signature by a bundle that counts for nothing. Here the payload must name the image,
+//! and one good signature in either format is enough.
+
+mod bundle;
+mod simple;
+
+use crate::attached::Search;
+use crate::key::Key;
+use crate::sigstore::{Identity, TrustedRoot, identity};
+
+pub(crate) use bundle::Bundle;
+
+/// A good signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signer {
+    /// Who signed: the name of a key, or the identity in a certificate.
+    pub name: String,
+}
+
+/// Why no signature counts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A key cannot be read.
+    #[error("{0}")]
+    BadKey(String),
+    /// The image has no signature.
+    #[error("no signatures found")]
+    Unsigned,
+    /// No bundle counts: the reason of each.
+    #[error("no matching attestations: {}", .0.join("\n"))]
+    Bundles(Vec<String>),
+    /// No signature of the older format counts: the reason of each.
+    #[error("no matching signatures: {}", .0.join("\n "))]
+    Signatures(Vec<String>),
+}
+
+/// Whose signature counts.
+enum Trust<'t> {
+    Key(Key),
+    Identities(&'t TrustedRoot, &'t [Identity]),
+}
+
+/// Whether an image, `repository@digest`, is signed by one of the keys that end in `.pub`.
+///
+/// # Errors
+/// It is not, or none of the keys can be used; the text is for people.
+pub fn verify<'k>(
+    search: &Search,
+    image: &str,
+    keys: impl IntoIterator<Item = (&'k str, &'k [u8])>,
+) -> Result<Signer, String> {
+    let mut bad = None;
+    for (name, key) in keys.into_iter().filter(|(name, _)| name.ends_with(".pub")) {
+        match verify_by(search, key) {
+            Ok(()) => return Ok(Signer { name: name.to_owned() }),
+            Err(Refused::BadKey(why)) => bad = bad.or(Some(why)),
+            Err(_) => {}
+        }
+    }
+    // Parity(flux): a key that cannot be read fails all, unless another was good before; here, wherever it stands.
+    Err(bad.unwrap_or_else(|| format!("no matching signatures were found for '{image}'")))
+}
+
+/// Whether an image is signed by one key, in PEM.
+///
+/// # Errors
+/// It is not: the reasons.
+pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), Refused> {
+    let key = Key::from_pem(key).map_err(Refused::BadKey)?;
+    any(search, &Trust::Key(key)).map(drop)
+}
+
+/// Whether an image is signed by somebody whose certificate leads to a trusted authority and has one of the identities.
+///
+/// Parity(flux): a bundle needs exactly one identity; without any, or with several, signatures of the older format count.
+///
+/// # Errors
+/// It is not: the reasons.
+pub fn verify_keyless(
+    search: &Search,
+    root: &TrustedRoot,
+    identities: &[Identity],
+) -> Result<Signer, Refused> {
+    any(search, &Trust::Identities(root, identities))
+}
+
+fn any(search: &Search, trust: &Trust<'_>) -> Result<Signer, Refused> {
+    let mut of_bundles = Vec::new();
+    for (_, descriptor) in search.attached() {
+        let bytes = descriptor.as_ref().and_then(|descriptor| search.blob(descriptor));
+        let Some(bundle) = bytes.and_then(Bundle::parse) else { continue };
+        let verified = match trust {
+            Trust::Key(key) => bundle.verify_by(key, search.subject()).map(|()| String::new()),
+            Trust::Identities(root, identities) => identity::Policy::of_bundles(identities)
+                .and_then(|policy| bundle.verify_keyless(root, &policy, search.subject())),
+        };
+        match verified {
+            Ok(name) => return Ok(Signer { name }),
+            Err(why) => of_bundles.push(why),
+        }
+    }
+    let mut of_layers = Vec::new();
+    for layer in search.old_layers() {
+        let verified = simple::Signature::of(search, &layer).and_then(|signature| match trust {
+            Trust::Key(key) => signature.verify_by(key).map(|()| String::new()),
+            Trust::Identities(root, identities) => signature.verify_keyless(root, identities),
+        });
+        match verified {
+            Ok(name) => return Ok(Signer { name }),
+            Err(why) => of_layers.push(why),
+        }
+    }
+    Err(match (of_bundles.is_empty(), of_layers.is_empty()) {
+        (false, _) => Refused::Bundles(of_bundles),
+        (true, false) => Refused::Signatures(of_layers),
+        (true, true) => Refused::Unsigned,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! How an image is to be verified, as a source says, and what came of it in Flux's words.
+//!
+//! Elsewhere: the signatures themselves (`cosign`, `notation`), the conditions (the program).
+
+use std::collections::BTreeMap;
+
+use crate::attached::Search;
+use crate::cosign;
+use crate::notation::{Notation, Verdict};
+use crate::sigstore::{Identity, TrustedRoot};
+
+/// The data of a Secret.
+pub type Data = BTreeMap<String, Vec<u8>>;
+
+/// The entry of a Secret with a trusted root.
+const TRUSTED_ROOT: &str = "trusted_root.json";
+
+/// Who has to have signed an image.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// The owner of one of these keys of cosign; entries that do not end in `.pub` are something else.
+    Keys(Data),
+    /// Somebody whom an identity provider named.
+    Identities(Box<TrustedRoot>, Vec<Identity>),
+    /// Whom a trust policy of Notation trusts.
+    Notation(Box<Notation>),
+}
+
+/// What is known of an image that may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verified {
+    /// It is signed, by whom.
+    By(String),
+    /// Its signature is not asked for by the trust policy, or does not have to be trusted.
+    Ignored,
+}
+
+impl Trust {
+    /// Identities that the public Sigstore certifies, of which one has to match.
+    ///
+    /// # Errors
+    /// The root that windlass has cannot be used; the text is for people.
+    pub fn public(identities: Vec<Identity>) -> Result<Self, String> {
+        Ok(Self::Identities(Box::new(TrustedRoot::public()?), identities))
+    }
+
+    /// The trusted root in a Secret, which is at `place`, and identities of which one has to match.
+    ///
+    /// # Errors
+    /// The root cannot be used; the text is for people.
+    pub fn identities(place: &str, data: &Data, identities: Vec<Identity>) -> Result<Self, String> {
+        let root = data.get(TRUSTED_ROOT).ok_or_else(|| {
+            format!("failed to read trusted root from secret '{place}': '{TRUSTED_ROOT}' not found in secret '{place}'")
+        })?;
+        Ok(Self::Identities(Box::new(TrustedRoot::parse(root)?), identities))
+    }
+
+    /// The trust policy and certificates in a Secret, which is at `place`.
+    ///
+    /// # Errors
+    /// They cannot be used; the text is for people.
+    pub fn notation(place: &str, data: &Data) -> Result<Self, String> {
+        Notation::from_secret(place, data).map(|it| Self::Notation(Box::new(it)))
+    }
+
+    /// The search for the signatures of an image.
+    pub fn search(&self, digest: &str) -> Search {
+        match self {
+            Self::Keys(_) | Self::Identities(..) => Search::for_cosign(digest),
+            Self::Notation(_) => Search::for_notation(digest),
+        }
+    }
+
+    /// Whether the image that was searched for, in a repository, may be used now, in seconds of Unix time.
+    ///
+    /// # Errors
+    /// It may not; the text is for people.
+    pub fn verify(&self, search: &Search, repository: &str, now: i64) -> Result<Verified, String> {
+        let image = format!("{repository}@{}", search.subject());
+        match self {
+            Self::Keys(data) => {
+                let keys = data.iter().map(|(name, key)| (name.as_str(), key.as_slice()));
+                cosign::verify(search, &image, keys).map(|signer| Verified::By(signer.name))
+            }
+            Self::Identities(root, identities) => {
+                let signer = cosign::verify_keyless(search, root, identities);
+                signer.map(|signer| Verified::By(signer.name)).map_err(|why| why.to_string())
+            }
+            Self::Notation(notation) => match notation.verify(search, &image, now)? {
+                Verdict::Verified(subject) => Ok(Verified::By(subject)),
+                Verdict::Ignored => Ok(Verified::Ignored),
+            },
+        }
+    }
+}
+
+/// What Flux says of an image that may not be used; the provider is `cosign`, `cosign keyless` or `notation`.
+pub fn refusal(provider: &str, why: &str) -> String {
+    format!("failed to verify the signature using provider '{provider}': {why}")
+}
+
+/// What Flux says of an image that is signed.
+pub fn acceptance(revision: &str) -> String {
+    format!("verified signature of revision {revision}")
+}

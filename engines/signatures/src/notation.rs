@@ -1,0 +1,241 @@
+//! Signatures that Notation makes: whether one of an image is by a certificate that a trust policy trusts.
+//!
+//! Here: the verdict ([`Notation`]). In the folder: the trust policy (`policy`), distinguished names (`name`), signatures
+//! in JSON and CBOR (`envelope`, `jws`, `cose`), the chain that is sent with one (`chain`).
+//! Elsewhere: finding signatures (`attached`), certificates themselves (`x509`).
+//!
+//! Parity(flux): source-controller 1.9 with notation-go 1.3, texts included.
+//! Differs(flux): no plug-in, no list of revoked certificates and no time authority is known. What a signature or a policy
+//! demands of them is refused; certificates that name addresses for revocation are, as long as `revocation` is enforced.
+
+mod chain;
+mod cose;
+mod envelope;
+mod jws;
+mod name;
+mod policy;
+
+use std::collections::BTreeMap;
+
+use crate::attached::{Descriptor, MOST_NOTATION, Search};
+use crate::pem;
+use crate::x509::Certificate;
+use envelope::{Envelope, Failed, Scheme};
+use policy::{Action, Check, Level, Policy, Statement};
+
+/// What is trusted: a policy, and certificates, each of which is in every trust store.
+#[derive(Debug, Clone)]
+pub struct Notation {
+    policy: Policy,
+    certificates: Vec<Vec<u8>>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is signed; by the subject of this certificate.
+    Verified(String),
+    /// The policy says that signatures are skipped, or that an untrusted signer is only to be logged.
+    Ignored,
+}
+
+/// The entry with the trust policy.
+const POLICY: &str = "trustpolicy.json";
+
+impl Notation {
+    /// Reads the data of a Secret, which is at `place`: `trustpolicy.json`, and `*.crt` and `*.pem`.
+    ///
+    /// # Errors
+    /// It cannot be used; the text is for people.
+    pub fn from_secret(place: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Self, String> {
+        let policy =
+            data.get(POLICY).ok_or_else(|| format!("'{POLICY}' not found in secret '{place}'"))?;
+        let policy = Policy::parse(policy)?;
+        let certificates =
+            data.iter().filter(|(name, _)| name.ends_with(".crt") || name.ends_with(".pem"));
+        let certificates: Vec<Vec<u8>> = certificates.map(|(_, bytes)| bytes.clone()).collect();
+        if certificates.is_empty() {
+            return Err(format!("no certificates found in secret '{place}'"));
+        }
+        policy.validate()?;
+        Ok(Self { policy, certificates })
+    }
+
+    /// Whether an image, `repository@digest`, is signed by whom the policy trusts, now, in seconds of Unix time.
+    ///
+    /// # Errors
+    /// It is not; the text is for people.
+    pub fn verify(&self, search: &Search, image: &str, now: i64) -> Result<Verdict, String> {
+        let statement = self.policy.applicable(image)?;
+        let level = statement.level()?;
+        if level.is_skip() {
+            return Ok(Verdict::Ignored);
+        }
+        let subject =
+            search.described().ok_or_else(|| format!("the manifest of {image} is missing"))?;
+        let signatures = search.attached();
+        let mut reasons = vec!["signature verification failed".to_owned()];
+        for (manifest, blob) in &signatures {
+            let blob = blob.as_ref().and_then(|blob| Some((blob, search.blob(blob)?)));
+            let (descriptor, bytes) = blob.ok_or_else(|| {
+                format!("unable to retrieve digital signature with digest {manifest:?} associated with {image:?} from the Repository")
+            })?;
+            let asked = Asked { statement, level: &level, subject: &subject, now };
+            match self.verify_one(&asked, &descriptor.media_type, bytes) {
+                Ok(verdict) => return Ok(verdict),
+                Err(why) => {
+                    reasons
+                        .push(format!("failed to verify signature with digest {manifest}, {why}"));
+                }
+            }
+        }
+        if signatures.is_empty() {
+            return Err(format!(
+                "no signature is associated with {image:?}, make sure the artifact was signed successfully"
+            ));
+        }
+        if signatures.len() >= MOST_NOTATION {
+            return Err(format!(
+                "signature evaluation stopped. The configured limit of {MOST_NOTATION} signatures to verify per artifact exceeded"
+            ));
+        }
+        Err(reasons.join("\n"))
+    }
+
+    fn verify_one(
+        &self,
+        asked: &Asked<'_>,
+        media_type: &str,
+        bytes: &[u8],
+    ) -> Result<Verdict, String> {
+        let envelope = Envelope::verified(media_type, bytes).map_err(|failed| match failed {
+            Failed::Unreadable(why) => {
+                format!("unable to parse the digital signature, error : {why}")
+            }
+            Failed::Invalid(why) => why,
+        })?;
+        if let Some(attribute) = &envelope.unknown_critical {
+            return Err(format!(
+                "the critical attribute {attribute:?} of the signature is not supported"
+            ));
+        }
+        let Some(leaf) = envelope.chain.first() else {
+            return Err("certificate chain is not present".to_owned());
+        };
+        let mut is_ignored = false;
+        let mut judge =
+            |check: Check, result: Result<(), String>| match (result, asked.level.action(check)) {
+                (Err(why), Action::Enforce) => Err(why),
+                (Err(_), _) => {
+                    // Parity(flux): an untrusted signer that is only logged is no verified one.
+                    is_ignored |= check == Check::Authenticity;
+                    Ok(())
+                }
+                (Ok(()), _) => Ok(()),
+            };
+        judge(Check::Authenticity, self.is_trusted(asked.statement, &envelope))?;
+        judge(Check::Authenticity, asked.statement.is_identity(leaf))?;
+        judge(Check::Expiry, envelope.is_unexpired(asked.now))?;
+        judge(Check::Timestamp, is_timely(asked, &envelope))?;
+        if asked.level.action(Check::Revocation) != Action::Skip {
+            judge(Check::Revocation, chain::has_no_revocation(&envelope.chain))?;
+        }
+        if !envelope.is_about(asked.subject)? {
+            return Err("content descriptor mismatch".to_owned());
+        }
+        Ok(match is_ignored {
+            true => Verdict::Ignored,
+            false => Verdict::Verified(leaf.subject_text.clone()),
+        })
+    }
+
+    /// Whether one of the trusted certificates is in the chain.
+    fn is_trusted(&self, statement: &Statement, envelope: &Envelope) -> Result<(), String> {
+        let kind = match envelope.scheme {
+            Scheme::X509 => "ca",
+            Scheme::Authority => "signingAuthority",
+        };
+        let store = statement.stores().find(|(it, _)| *it == kind);
+        let trusted = match store {
+            Some((_, store)) => self
+                .trusted()
+                .map_err(|why| format!("failed to parse certificate '{store}': {why}"))?,
+            None => Vec::new(),
+        };
+        if trusted.is_empty() {
+            return Err("no trusted certificates are found to verify authenticity".to_owned());
+        }
+        if envelope.chain.iter().any(|certificate| trusted.contains(certificate)) {
+            return Ok(());
+        }
+        Err("the signature's certificate chain does not contain any trusted certificate".to_owned())
+    }
+
+    /// Parity(flux): the first block of each entry in PEM; DER, of which there may be several, where there is none.
+    fn trusted(&self) -> Result<Vec<Certificate>, &'static str> {
+        let mut trusted = Vec::new();
+        for bytes in &self.certificates {
+            let block = pem::first(bytes).map(|block| block.content);
+            let mut rest = block.as_deref().unwrap_or(bytes);
+            while !rest.is_empty() {
+                let (certificate, after) = Certificate::first(rest)?;
+                trusted.push(certificate);
+                rest = after;
+            }
+        }
+        Ok(trusted)
+    }
+}
+
+/// What is asked about a signature.
+struct Asked<'a> {
+    statement: &'a Statement,
+    level: &'a Level,
+    subject: &'a Descriptor,
+    now: i64,
+}
+
+/// Whether the certificates are valid now; those of an authority at the time that it vouches for.
+fn is_timely(asked: &Asked<'_>, envelope: &Envelope) -> Result<(), String> {
+    let wants_authority = asked.statement.stores().any(|(kind, _)| kind == "tsa");
+    if envelope.scheme == Scheme::X509 && wants_authority {
+        let is_over = envelope.chain.iter().any(|it| it.validity.1 < asked.now);
+        if is_over || !asked.statement.wants_timestamp_after_expiry() {
+            return Err(if envelope.has_timestamp {
+                "timestamps of time authorities are not supported".to_owned()
+            } else {
+                "no timestamp countersignature was found in the signature envelope".to_owned()
+            });
+        }
+    }
+    for certificate in &envelope.chain {
+        let (begin, end) = certificate.validity;
+        let subject = &certificate.subject_text;
+        match envelope.scheme {
+            Scheme::Authority if !certificate.is_valid_at(envelope.signing_time) => {
+                return Err(format!(
+                    "certificate {subject:?} was not valid when the digital signature was produced at {:?}",
+                    envelope::shown(envelope.signing_time)
+                ));
+            }
+            Scheme::Authority => {}
+            Scheme::X509 if asked.now < begin => {
+                return Err(format!(
+                    "verification time is before certificate {subject:?} validity period, it will be valid from {:?}",
+                    envelope::shown(begin)
+                ));
+            }
+            Scheme::X509 if asked.now > end => {
+                return Err(format!(
+                    "verification time is after certificate {subject:?} validity period, it was expired at {:?}",
+                    envelope::shown(end)
+                ));
+            }
+            Scheme::X509 => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

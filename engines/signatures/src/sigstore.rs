@@ -1,0 +1,59 @@
+//! Sigstore without keys: certificates of Fulcio for identities, entries in Rekor, timestamps of CT logs.
+//!
+//! Here: the certificate of a bundle ([`verify_bundle_certificate`]). In the folder: who is trusted (`root`), entries of
+//! Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the older format (`simple`).
+//! Elsewhere: bundles and their envelopes (`cosign`), certificates (`x509`).
+//!
+//! Parity(flux): the order of the checks and their texts are those of sigstore-go and cosign.
+//! Differs(flux): nothing goes online. An entry of Rekor has to be attached, with its promise, which gives the time.
+
+pub(crate) mod entry;
+pub(crate) mod identity;
+mod root;
+mod sct;
+pub(crate) mod simple;
+
+use crate::x509::{Certificate, chain};
+use entry::RawEntry;
+use identity::Summary;
+
+pub use identity::Identity;
+pub use root::TrustedRoot;
+
+/// Verifies the certificate of a bundle with its entries in logs; gives what the certificate says.
+pub(crate) fn verify_bundle_certificate(
+    certificate: &Certificate,
+    entries: &[RawEntry],
+    signature: &[u8],
+    root: &TrustedRoot,
+) -> Result<Summary, String> {
+    let times = entry::verify_all(entries, certificate, signature, root)
+        .map_err(|why| format!("failed to verify log inclusion: {why}"))?;
+    if times.is_empty() {
+        return Err("failed to verify timestamps: threshold not met for verified log entry integrated timestamps: 0 < 1".to_owned());
+    }
+    let summary = Summary::of(certificate)
+        .map_err(|why| format!("failed to summarize certificate: {why}"))?;
+    let mut issuers = Vec::new();
+    for time in times {
+        let issuer = issuer(certificate, root, time)
+            .map_err(|why| format!("failed to verify leaf certificate: {why}"))?;
+        issuers.push(issuer);
+    }
+    sct::verify(certificate, &issuers, root)
+        .map_err(|why| format!("failed to verify signed certificate timestamp: {why}"))?;
+    Ok(summary)
+}
+
+/// The certificate that issued another one, if a trusted authority stands behind it at a time.
+fn issuer<'r>(
+    certificate: &Certificate,
+    root: &'r TrustedRoot,
+    seconds: i64,
+) -> Result<&'r Certificate, String> {
+    root.authorities
+        .iter()
+        .filter(|authority| authority.validity.contains(seconds))
+        .find_map(|authority| chain(certificate, &authority.between, &authority.trusted, seconds))
+        .ok_or_else(|| "leaf certificate verification failed".to_owned())
+}

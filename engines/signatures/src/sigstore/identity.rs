@@ -1,0 +1,163 @@
+//! Identities in certificates of Fulcio, and which of them count.
+
+use std::fmt;
+
+use golang::regexp::Regexp;
+
+use crate::der;
+use crate::x509::{Certificate, Name};
+
+const ISSUER: &str = "1.3.6.1.4.1.57264.1.1";
+const ISSUER_V2: &str = "1.3.6.1.4.1.57264.1.8";
+/// A name for users that are none of the internet.
+const USER_NAME: &str = "1.3.6.1.4.1.57264.1.7";
+
+/// Who counts: regular expressions, which match anywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Of the identity provider.
+    pub issuer: String,
+    /// Of the user or workflow.
+    pub subject: String,
+}
+
+/// Whom a certificate is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Summary {
+    subject: String,
+    issuer: String,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, as {} says", self.subject, self.issuer)
+    }
+}
+
+impl Summary {
+    /// Reads it from a certificate.
+    pub(crate) fn of(certificate: &Certificate) -> Result<Self, String> {
+        let subject = subjects(certificate).into_iter().next();
+        let subject = subject.ok_or("no Subject Alternative Name found")?;
+        Ok(Self { subject, issuer: issuer(certificate) })
+    }
+}
+
+/// Parity(flux): addresses of workflows come before mail addresses, these before other names.
+fn subjects(certificate: &Certificate) -> Vec<String> {
+    let of = |kind: fn(&Name) -> Option<String>| certificate.names.iter().filter_map(kind);
+    let uris = of(|name| match name {
+        Name::Uri(uri) => Some(uri.clone()),
+        _ => None,
+    });
+    let emails = of(|name| match name {
+        Name::Email(email) => Some(email.clone()),
+        _ => None,
+    });
+    let others = of(|name| match name {
+        Name::Other(id, value) if id == USER_NAME => user_name(value),
+        _ => None,
+    });
+    uris.chain(emails).chain(others).filter(|name| !name.is_empty()).collect()
+}
+
+/// The text in the value of another name.
+fn user_name(value: &[u8]) -> Option<String> {
+    let (element, _) = der::read(value)?;
+    let element = if element.tag == 0xa0 { der::read(element.content)?.0 } else { element };
+    String::from_utf8(element.content.to_vec()).ok().filter(|_| element.tag == 0x0c)
+}
+
+/// The identity provider that a certificate names; empty if it names none.
+fn issuer(certificate: &Certificate) -> String {
+    let newer = certificate.extension(ISSUER_V2).and_then(|value| {
+        let (text, rest) = der::read(value)?;
+        let is_text = text.tag == 0x0c && rest.is_empty();
+        String::from_utf8(text.content.to_vec()).ok().filter(|_| is_text)
+    });
+    let older = || certificate.extension(ISSUER).map(String::from_utf8_lossy).map(String::from);
+    newer.or_else(older).unwrap_or_default()
+}
+
+/// The one identity that counts for bundles.
+pub(crate) struct Policy {
+    issuer: (String, Regexp),
+    subject: (String, Regexp),
+}
+
+impl Policy {
+    /// Parity(flux): exactly one, with an issuer and a subject.
+    pub(crate) fn of_bundles(identities: &[Identity]) -> Result<Self, String> {
+        let identity = match identities {
+            [identity] => identity,
+            [] => {
+                return Err("failed to build policy: can't verify identities without providing at least one identity".to_owned());
+            }
+            _ => {
+                return Err(
+                    "unsupported: multiple identities are not supported at this time".to_owned()
+                );
+            }
+        };
+        let compiled = |pattern: &String| {
+            let regexp = Regexp::new(pattern).map_err(|error| error.to_string())?;
+            Ok::<_, String>((pattern.clone(), regexp))
+        };
+        let (subject, issuer) = (compiled(&identity.subject)?, compiled(&identity.issuer)?);
+        if subject.0.is_empty() {
+            return Err("when verifying a certificate identity, there must be subject alternative name criteria".to_owned());
+        }
+        if issuer.0.is_empty() {
+            return Err(
+                "when verifying a certificate identity, must specify Issuer criteria".to_owned()
+            );
+        }
+        Ok(Self { issuer, subject })
+    }
+
+    /// Whether it is the one that a certificate is for.
+    pub(crate) fn verify(&self, summary: &Summary) -> Result<(), String> {
+        let pairs =
+            [("SAN", &self.subject, &summary.subject), ("issuer", &self.issuer, &summary.issuer)];
+        for (what, (pattern, regexp), value) in pairs {
+            if !regexp.is_match(value) {
+                return Err(format!(
+                    "expected {what} value to match regex {pattern:?}, got {value:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether one of some identities is that of a certificate; any is, where none is given. Gives whom it is for.
+///
+/// Parity(flux): for signatures of the older format; an empty expression matches anything.
+pub(super) fn verify_any(
+    certificate: &Certificate,
+    identities: &[Identity],
+) -> Result<String, String> {
+    let (subjects, issuer) = (subjects(certificate), issuer(certificate));
+    let shown = || format!("[{}] with issuer {issuer}", subjects.join(" "));
+    for identity in identities {
+        let compiled = |what: &str, pattern: &str| {
+            Regexp::new(pattern)
+                .map_err(|error| format!("malformed {what} in identity: {pattern} : {error}"))
+        };
+        let is_issuer = compiled("issuer", &identity.issuer)?;
+        if !is_issuer.is_match(&issuer) {
+            continue;
+        }
+        let is_subject = compiled("subject", &identity.subject)?;
+        if identity.subject.is_empty() || subjects.iter().any(|name| is_subject.is_match(name)) {
+            return Ok(shown());
+        }
+    }
+    if identities.is_empty() {
+        return Ok(shown());
+    }
+    Err(format!(
+        "none of the expected identities matched what was in the certificate, got subjects {}",
+        shown()
+    ))
+}

@@ -1,0 +1,236 @@
+//! Who is trusted: authorities that certify identities, and logs. The document `trusted_root.json`.
+//!
+//! Parity(flux): unknown fields and other versions are refused, texts included.
+
+use serde::Deserialize;
+
+use crate::key::Key;
+use crate::proto::{Bytes, Time};
+use crate::x509::Certificate;
+
+const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.trustedroot+json;version=0.1";
+/// Bytes of the document.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The trusted authorities and logs of a Sigstore.
+#[derive(Debug, Clone)]
+pub struct TrustedRoot {
+    pub(super) authorities: Vec<Authority>,
+    pub(super) rekor: Vec<Log>,
+    pub(super) transparency: Vec<Log>,
+}
+
+/// An authority that certifies identities.
+#[derive(Debug, Clone)]
+pub(super) struct Authority {
+    pub(super) between: Vec<Certificate>,
+    /// The last of its chain.
+    pub(super) trusted: Vec<Certificate>,
+    pub(super) validity: Validity,
+}
+
+/// A log.
+#[derive(Debug, Clone)]
+pub(super) struct Log {
+    pub(super) id: Vec<u8>,
+    pub(super) key: Key,
+    /// The SHA-256 of its key in DER.
+    pub(super) key_hash: Vec<u8>,
+    pub(super) validity: Validity,
+}
+
+/// When something is valid, in seconds of Unix time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Validity {
+    start: Option<Time>,
+    end: Option<Time>,
+}
+
+impl Validity {
+    pub(super) fn contains(self, seconds: i64) -> bool {
+        self.start.is_none_or(|start| seconds >= start.0)
+            && self.end.is_none_or(|end| seconds <= end.0)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Default)]
+struct Raw {
+    media_type: String,
+    tlogs: Vec<RawLog>,
+    certificate_authorities: Vec<RawAuthority>,
+    ctlogs: Vec<RawLog>,
+    /// Not used: times come from Rekor.
+    #[serde(rename = "timestampAuthorities")]
+    _timestamp_authorities: Vec<RawAuthority>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawLog {
+    base_url: String,
+    #[serde(rename = "hashAlgorithm")]
+    _hash_algorithm: Option<String>,
+    public_key: Option<RawKey>,
+    log_id: Option<RawId>,
+    #[serde(rename = "checkpointKeyId")]
+    _checkpoint_key_id: Option<RawId>,
+    #[serde(rename = "operator")]
+    _operator: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawKey {
+    raw_bytes: Bytes,
+    #[serde(rename = "keyDetails")]
+    _key_details: Option<String>,
+    valid_for: Option<Validity>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawId {
+    key_id: Bytes,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawAuthority {
+    #[serde(rename = "subject")]
+    _subject: Option<RawSubject>,
+    #[serde(rename = "uri")]
+    _uri: Option<String>,
+    cert_chain: RawChain,
+    valid_for: Option<Validity>,
+    #[serde(rename = "operator")]
+    _operator: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawSubject {
+    #[serde(rename = "organization")]
+    _organization: Option<String>,
+    #[serde(rename = "commonName")]
+    _common_name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct RawChain {
+    certificates: Vec<RawCertificate>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawCertificate {
+    raw_bytes: Bytes,
+}
+
+impl TrustedRoot {
+    /// The root of the public Sigstore, as it was when the crate that has it was released.
+    ///
+    /// Differs(flux): it fetches the newest one. Keys that were added since are not trusted, and keys that were withdrawn
+    /// since are, until windlass is updated.
+    ///
+    /// # Errors
+    /// It cannot be used, which a test excludes.
+    pub fn public() -> Result<Self, String> {
+        Self::parse(sigstore_trust_root::SIGSTORE_PRODUCTION_TRUSTED_ROOT.as_bytes())
+    }
+
+    /// Reads `trusted_root.json`.
+    ///
+    /// # Errors
+    /// It cannot be used; the text is for people.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let unusable = |why: String| format!("unable to parse trusted root: {why}");
+        if text.len() > MOST_BYTES {
+            return Err(unusable(format!("it is larger than {MOST_BYTES} bytes")));
+        }
+        let raw: Raw = serde_json::from_slice(text).map_err(|error| {
+            unusable(format!("failed to proto-json unmarshal trusted root: {error}"))
+        })?;
+        if raw.media_type != MEDIA_TYPE {
+            let found = raw.media_type;
+            return Err(unusable(format!("unsupported TrustedRoot media type: {found}")));
+        }
+        let address = if raw.tlogs.is_empty() {
+            Some("no transparency log entries found in trusted root")
+        } else if raw.tlogs.iter().all(|log| log.base_url.is_empty()) {
+            Some("no transparency log entry with a BaseURL found in trusted root")
+        } else {
+            None
+        };
+        let root = Self {
+            authorities: all(raw.certificate_authorities, authority).map_err(unusable)?,
+            rekor: all(raw.tlogs, log).map_err(unusable)?,
+            transparency: all(raw.ctlogs, log).map_err(unusable)?,
+        };
+        match address {
+            // Parity(flux): the address is demanded although all is verified offline.
+            Some(why) => Err(format!("unable to extract Rekor URL from trusted root: {why}")),
+            None => Ok(root),
+        }
+    }
+}
+
+#[cfg(test)]
+impl TrustedRoot {
+    /// A certificate of an authority, and the one that issued it.
+    pub(crate) fn issued(&self) -> Option<(&Certificate, &Certificate)> {
+        self.authorities.iter().find_map(|it| it.between.first().zip(it.trusted.first()))
+    }
+}
+
+fn all<R, T>(raw: Vec<R>, one: fn(R) -> Result<T, String>) -> Result<Vec<T>, String> {
+    raw.into_iter().map(one).collect()
+}
+
+fn log(raw: RawLog) -> Result<Log, String> {
+    let key = raw.public_key.unwrap_or_default();
+    let id = raw.log_id.unwrap_or_default().key_id.0;
+    if id.is_empty() {
+        return Err("a log has no logId".to_owned());
+    }
+    Ok(Log {
+        id,
+        key: Key::from_spki(&key.raw_bytes.0)?,
+        key_hash: crate::sha256(&key.raw_bytes.0).to_vec(),
+        validity: key.valid_for.unwrap_or_default(),
+    })
+}
+
+fn authority(raw: RawAuthority) -> Result<Authority, String> {
+    let certificates = raw.cert_chain.certificates.into_iter();
+    let mut between = certificates
+        .map(|raw| Certificate::from_der(&raw.raw_bytes.0))
+        .collect::<Result<Vec<_>, _>>()?;
+    let trusted = between.pop().ok_or("a certificate authority has no certificates")?;
+    let validity = raw.valid_for.unwrap_or_default();
+    Ok(Authority { between, trusted: vec![trusted], validity })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_of_the_public_sigstore_can_be_used() {
+        let root = TrustedRoot::public().unwrap();
+        assert!(
+            root.authorities.len() >= 2 && root.rekor.len() >= 2 && root.transparency.len() >= 2
+        );
+        // Each chain of an authority is one, at the end of its certificates' common time.
+        for authority in &root.authorities {
+            for certificate in &authority.between {
+                assert!(
+                    authority.trusted.iter().any(|root| certificate.is_signed_by(root).is_ok())
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What is attached to an image: the requests that the search for its signatures needs.
+//!
+//! Elsewhere: which these are, and what the answers are worth (the engine `signatures`).
+
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+use signatures::attached::{Answer, Request, Search, Unusable};
+
+use super::answer::{accepted, read};
+use super::{Digest, Error, Repository, Session};
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+impl Session<'_> {
+    /// The repository that is asked.
+    pub fn repository(&self) -> &Repository {
+        &self.remote.repository
+    }
+
+    /// Sends the requests of a search until it needs no more, all within one time.
+    ///
+    /// # Guarantees
+    /// Something is missing only where the registry says so.
+    ///
+    /// # Errors
+    /// The registry did not say, or sent too much or something else.
+    pub async fn gather(&self, mut search: Search) -> Result<Search, Error> {
+        self.within(async {
+            loop {
+                let open = search.open();
+                if open.is_empty() {
+                    return Ok(search);
+                }
+                for request in open {
+                    let answer = self.attached(&request).await?;
+                    search.answer(request, answer).map_err(|why| self.unusable(&why))?;
+                }
+            }
+        })
+        .await
+    }
+
+    async fn attached(&self, request: &Request) -> Result<Option<Answer>, Error> {
+        let found = match request {
+            Request::Manifest(reference) => {
+                let answer = self.manifest_bytes(&format!("manifests/{reference}")).await;
+                answer.map(|(media_type, body)| Answer { media_type, body })
+            }
+            Request::Blob { digest, size } => {
+                let path = format!("blobs/{digest}");
+                let body = async {
+                    let asked = self.ask(Method::GET, &path, "*/*").await?;
+                    let answer = accepted(self, Method::GET, &path, asked).await?;
+                    read(self, &path, answer, *size).await
+                };
+                body.await.map(|body| Answer { media_type: String::new(), body })
+            }
+            Request::Referrers(digest) => return self.referrers(digest).await,
+        };
+        match found {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None`: the registry has no API of referrers. Parity(flux): so say four kinds of refusal, and an answer that is no index.
+    async fn referrers(&self, digest: &str) -> Result<Option<Answer>, Error> {
+        let path = format!("referrers/{digest}");
+        let asked = self.ask(Method::GET, &path, INDEX).await?;
+        if matches!(asked.status().as_u16(), 400 | 404 | 405 | 406) {
+            return Ok(None);
+        }
+        let answer = accepted(self, Method::GET, &path, asked).await?;
+        let media_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+        let is_index = media_type.is_some_and(|it| it.split(';').next() == Some(INDEX));
+        if !is_index {
+            return Ok(None);
+        }
+        let body = read(self, &path, answer, self.remote.limits.manifest).await?;
+        Ok(Some(Answer { media_type: INDEX.to_owned(), body }))
+    }
+
+    fn unusable(&self, why: &Unusable) -> Error {
+        let place = self.remote.repository.to_string();
+        match why {
+            Unusable::Mismatch(digest) => match Digest::parse(digest) {
+                Ok(expected) => Error::Mismatch { what: "signature", place, expected },
+                Err(error) => error,
+            },
+            Unusable::TooLarge => Error::TooLarge {
+                what: format!("all signatures of an image of {place}"),
+                limit: signatures::attached::MOST_BYTES as u64,
+            },
+        }
+    }
+}
