@@ -11,7 +11,7 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 21] = [
+const STORIES: [&str; 22] = [
     "bed",
     "bootstrap",
     "bucket",

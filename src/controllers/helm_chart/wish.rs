@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, ReconcileStrategy};
-use reconcile::Rest;
+use reconcile::{Rest, reason};
 use sources::reason::{INVALID_CHART_REFERENCE, INVALID_DURATION};
 use tree::RelPath;
 

@@ -402,8 +402,9 @@ impl Fetch for Fetching {
         }
         if reaching.is_verified_only {
             return Err(format!(
-                "chart `{name}` of {url} is not verified, and the namespace requires verified sources; copy the chart \
-                 into the source"
+                "chart `{name}` of {} is not verified, and the namespace requires verified sources; copy the chart \
+                 into the source",
+                chart.url
             ));
         }
         let Reaching { charts, permits, runtime, .. } = &mut *reaching;
