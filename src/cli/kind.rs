@@ -109,7 +109,7 @@ async fn resources_of(cluster: &Cluster, word: &str) -> anyhow::Result<Vec<Resou
         ensure!(!found.is_empty(), "no CRD of windlass is installed: run `windlass install`");
         return Ok(found);
     }
-    if let Some(names) = crds::names().find(|it| is_called(it, &word)) {
+    if let Some(names) = called(&word) {
         return Ok(vec![of_ours(cluster, names).await?]);
     }
     let found = cluster.kinds_called(&word).await?;
@@ -128,6 +128,12 @@ async fn of_ours(cluster: &Cluster, names: &Names) -> Result<Resource, ClusterEr
 
 fn is_in(names: &Names, word: &str) -> bool {
     word == ALL || names.category.strip_prefix(CATEGORY) == Some(word)
+}
+
+/// The kind of ours that is called so. Two kinds are called Helmfile: the one with a short name is meant, the other has to be
+/// named with its group.
+fn called(word: &str) -> Option<&'static Names> {
+    crds::names().filter(|it| is_called(it, word)).max_by_key(|it| it.short.len())
 }
 
 fn is_called(names: &Names, word: &str) -> bool {
@@ -198,15 +204,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_names_of_its_own() {
-        let all: Vec<String> = crds::names().flat_map(words).collect();
-        let mut unique = all.clone();
-        unique.sort();
-        unique.dedup();
-        assert_eq!(all.len(), unique.len(), "{all:?}");
-        let found = |word| crds::names().find(|it| is_called(it, word)).map(|it| it.kind);
-        assert_eq!(found("ks"), Some("Kustomization"));
-        assert_eq!(found("helmreleases.helm.toolkit.fluxcd.io"), Some("HelmRelease"));
+    fn every_kind_has_a_name_of_its_own() {
+        for names in crds::names() {
+            let full = format!("{}.{}", names.plural, names.group);
+            assert_eq!(called(&full).map(|it| it.group), Some(names.group), "{full}");
+            for short in names.short {
+                assert_eq!(called(short).map(|it| it.group), Some(names.group), "{short}");
+            }
+        }
+        let found = |word| called(word).map(|it| (it.group, it.kind));
+        assert_eq!(found("ks"), Some(("kustomize.toolkit.fluxcd.io", "Kustomization")));
+        assert_eq!(found("helmfile"), Some(("helmfile.windlass.dev", "Helmfile")));
+        let operator = found("helmfile.apps.mumoshu.github.io");
+        assert_eq!(operator, Some(("apps.mumoshu.github.io", "Helmfile")));
         assert_eq!(found("helmrelease.helm.sh"), None);
     }
 

@@ -87,6 +87,9 @@ impl Certificate {
         let (rest, parsed) =
             X509Certificate::from_der(der).map_err(|_| "x509: malformed tbs certificate")?;
         let whole = der.get(..der.len() - rest.len()).unwrap_or_default();
+        if !is_outer_right(whole, &parsed) {
+            return Err("x509: inner and outer signature algorithm identifiers don't match");
+        }
         let algorithm = algorithm(&parsed.signature_algorithm.algorithm.to_id_string());
         let malformed = "x509: malformed extension";
         let authority = parsed.basic_constraints().map_err(|_| malformed)?;
@@ -307,6 +310,22 @@ pub(crate) fn chain<'c>(
     None
 }
 
+/// Whether what no signature covers is what it has to be: the algorithm is, byte for byte, that of the signed part, and the
+/// tags are right, which the parser does not compare.
+fn is_outer_right(whole: &[u8], parsed: &X509Certificate<'_>) -> bool {
+    let signed = parsed.tbs_certificate.as_ref();
+    let before = signed.as_ptr().addr().checked_sub(whole.as_ptr().addr());
+    let outer = before.and_then(|before| whole.get(before + signed.len()..)).unwrap_or_default();
+    // It is short: a tag, one byte that says how long it is, and that many.
+    let length = outer.get(1).map_or(0, |length| usize::from(*length) + 2);
+    let Some((algorithm, value)) = outer.split_at_checked(length) else { return false };
+    let is_signed = length > 2 && signed.windows(length).any(|part| part == algorithm);
+    parsed.tbs_certificate.signature == parsed.signature_algorithm
+        && is_signed
+        && value.first() == Some(&0x03)
+        && parsed.signature_value.unused_bits == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,7 +341,8 @@ mod tests {
                 let mut changed = certificate.der.clone();
                 changed[at] ^= 1 << bit;
                 let read = Certificate::from_der(&changed);
-                assert!(read.is_err() || read.is_ok_and(|it| it.is_signed_by(issuer).is_err()));
+                let is_accepted = read.is_ok_and(|it| it.is_signed_by(issuer).is_ok());
+                assert!(!is_accepted, "bit {bit} of byte {at} of {}", changed.len());
             }
             assert!(Certificate::from_der(&certificate.der[..at]).is_err());
         }

@@ -196,7 +196,7 @@ impl Forge {
     /// Creates the repository if there is none.
     ///
     /// # Errors
-    /// The service rejects it, or does not answer.
+    /// The service rejects it, or did not respond.
     pub(super) async fn ensure_repository(&self) -> anyhow::Result<()> {
         let name = format!("{}/{}", self.owner, self.repository);
         let found = self.send(Method::GET, &self.of_repository(""), None).await?;
@@ -254,7 +254,7 @@ impl Forge {
     /// Lets a key read the repository.
     ///
     /// # Errors
-    /// The service rejects it, or does not answer.
+    /// The service rejects it, or did not respond.
     pub(super) async fn register(&self, public_key: &str, title: &str) -> anyhow::Result<()> {
         let key = public_key.trim();
         let (path, body) = match self.service {
