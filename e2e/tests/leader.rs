@@ -227,9 +227,15 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
     let mut a = start(&story, "pod-a", SHORT).await?;
     await_leader(&story, "pod-a").await?;
     for controller in ["source", "kustomize", "helm", "notification"] {
-        let lease: Lease = story.get(&format!("{controller}-controller-leader-election")).await?;
-        let holder = lease.spec.and_then(|spec| spec.holder_identity);
-        ensure!(holder.as_deref() == Some("pod-a"), "{controller}: {holder:?}");
+        let theirs = Target::of::<Lease>(&format!("{controller}-controller-leader-election"));
+        let is_held = async || {
+            let lease = story.read(&theirs).await?;
+            let holder = lease.map(|lease| lease.data["spec"]["holderIdentity"].clone());
+            Ok((holder == Some(json!("pod-a"))).then_some(()))
+        };
+        story
+            .await_until(&format!("pod-a to hold the Lease of {controller}"), SOON, is_held)
+            .await?;
     }
     a.operator.kill()?;
     let theirs = Target::of::<Lease>("kustomize-controller-leader-election");

@@ -202,6 +202,7 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
         r#"{"sourceRef": {"kind": "GitRepository", "name": "NAME"}}"#,
     ),
     ("Helmfile", "suspendedReleases[]", NoObject, ""),
+    ("Helmfile.apps.mumoshu.github.io", "image.repository", Unread, ""),
     ("Helmfile.apps.mumoshu.github.io", "serviceAccountName", AsAccount, ""),
     ("Helmfile", "valuesFrom", Secret, r#"{"valuesFrom": [{"kind": "Secret", "name": "NAME"}]}"#),
     (

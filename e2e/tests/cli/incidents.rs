@@ -100,7 +100,7 @@ async fn why_names_what_a_run_cannot_do() -> Result<()> {
         ("yaml", "Build", ["Kustomization/{ns}/yaml", "a.yaml"]),
         ("path", "Build", ["Kustomization/{ns}/path", "nowhere"]),
         ("schema", "Apply", ["Deployment/{ns}/refused", "replicas"]),
-        ("forbidden", "Apply", ["ConfigMap/{ns}/forbidden", "tenant"]),
+        ("forbidden", "Apply", ["configmaps \"forbidden\" is forbidden", "tenant"]),
         ("one", "Cycle", ["Kustomization/{ns}/one", "two"]),
         ("waits", "Build", ["Kustomization/{ns}/waits", "Kustomization/{ns}/patch"]),
         (

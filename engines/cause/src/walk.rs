@@ -176,7 +176,7 @@ impl<'k> Walk<'k> {
         }
         let Some(said) = ready else { return Ok(None) };
         if is_ready {
-            let found = self.applied(object)?;
+            let found = self.applied(object, true)?;
             return Ok(found
                 .map(|it| below(Some(step(said)), it))
                 .or_else(|| expired_hold(object)));
@@ -190,7 +190,7 @@ impl<'k> Walk<'k> {
             return Ok(Some(below(Some(step(said)), found)));
         }
         if is_of_objects(said.reason)
-            && let Some(found) = self.applied(object)?
+            && let Some(found) = self.applied(object, !is_broken_off(said.reason))?
         {
             return Ok(Some(below(Some(step(said)), found)));
         }
@@ -329,8 +329,8 @@ impl<'k> Walk<'k> {
         Ok(None)
     }
 
-    /// The cause among the objects that were applied.
-    fn applied(&mut self, object: &Object) -> Asked<Option<Found>> {
+    /// The cause among the objects that were applied; one that is not there is a cause only if all of them should be.
+    fn applied(&mut self, object: &Object, is_complete: bool) -> Asked<Option<Found>> {
         let mut ids = related::applied(object);
         if ids.is_empty() {
             return Ok(None);
@@ -356,6 +356,7 @@ impl<'k> Walk<'k> {
         for id in ids {
             let is_failed = match self.object(&id)? {
                 Seen::Hidden => continue,
+                Seen::Absent if !is_complete => continue,
                 Seen::Absent => true,
                 Seen::There(found) => match health::compute(found, self.now) {
                     Ok(report) if report.is_current() => continue,
@@ -525,6 +526,11 @@ fn is_of_objects(reason: &str) -> bool {
             | "AwaitingClasses"
             | "AwaitingTermination"
     )
+}
+
+/// Reasons of operations that may have ended before they made all of their objects: one that is not there is no cause then.
+fn is_broken_off(reason: &str) -> bool {
+    matches!(reason, "InstallFailed" | "UpgradeFailed" | "RollbackFailed" | "ReleaseFailed")
 }
 
 /// What the object itself reports.

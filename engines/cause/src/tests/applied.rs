@@ -131,6 +131,23 @@ fn an_object_that_was_deleted_by_somebody_is_the_cause() {
 }
 
 #[test]
+fn what_a_failed_operation_did_not_make_is_not_its_cause() {
+    let release = |reason: &str| {
+        let message = "pre-install hook Job/apps/migrate failed: exit code 3";
+        let inventory = inventory(&["apps_web_apps_Deployment"]);
+        let spec = json!({"spec": {"interval": "1m"}});
+        with("HelmRelease/web", &[&spec, &status("False", reason, message), &inventory])
+    };
+    let why = Cluster::of(&[release("InstallFailed")]).why("HelmRelease/web");
+    let line =
+        "HelmRelease/apps/web is not ready: pre-install hook Job/apps/migrate failed: exit code 3";
+    expect(&why, State::NotReady, Problem::Apply, "HelmRelease/web", line);
+    let why = Cluster::of(&[release("TestFailed")]).why("HelmRelease/web");
+    let line = "HelmRelease/apps/web is not ready: Deployment/apps/web: does not exist";
+    expect(&why, State::NotReady, Problem::Missing, "Deployment/web", line);
+}
+
+#[test]
 fn a_kustomization_leads_to_the_release_that_it_applied() {
     let failed = status("False", "HealthCheckFailed", "timed out waiting for HelmRelease/apps/web");
     let app = kustomization(
