@@ -1,0 +1,170 @@
+//! CustomResourceDefinitions, as far as they decide what becomes of objects.
+//!
+//! Here: reading them. Elsewhere: their schemas (`schema`), comparing two of them (`judge`).
+
+use serde_json::Value;
+
+use crate::schema::Schema;
+
+/// Most versions that a definition may have to be judged.
+const MAX_VERSIONS: usize = 64;
+
+/// Why a definition cannot be judged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It is no definition, or one of an API version that is served no more.
+    #[error("it is not a CustomResourceDefinition of apiextensions.k8s.io/v1")]
+    Kind,
+    /// A field that every definition has is absent or of another type.
+    #[error("`{0}` is missing or invalid")]
+    Field(&'static str),
+    /// It has more versions than are read.
+    #[error("it has more than {MAX_VERSIONS} versions")]
+    Versions,
+    /// A schema nests deeper than is read.
+    #[error("the schema of version {0} nests too deeply")]
+    Depth(String),
+}
+
+/// A definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// `metadata.name`.
+    pub name: String,
+    /// `spec.group`.
+    pub group: String,
+    /// `spec.names.kind`.
+    pub kind: String,
+    /// `spec.names.plural`.
+    pub plural: String,
+    /// `spec.names.listKind`, as it is or as the API server would fill it in.
+    pub list_kind: String,
+    /// Whether its objects live in namespaces.
+    pub is_namespaced: bool,
+    /// In the order of the definition.
+    pub versions: Vec<Version>,
+    /// How objects are converted between versions.
+    pub conversion: Conversion,
+    /// `status.storedVersions`.
+    pub stored: Vec<String>,
+}
+
+/// One version of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Such as `v1beta1`.
+    pub name: String,
+    /// Whether clients can use it.
+    pub is_served: bool,
+    /// Whether objects are stored in it.
+    pub is_storage: bool,
+}
+
+/// How objects are converted between versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conversion {
+    /// Only `apiVersion` changes.
+    None,
+    /// A server does it; none where it has a URL instead of a Service.
+    Webhook(Option<ServiceReference>),
+}
+
+/// The Service of a conversion webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceReference {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Definition {
+    /// Reads a definition.
+    ///
+    /// # Errors
+    /// When it is none that can be judged.
+    pub fn read(object: &Value) -> Result<Self, Fault> {
+        if object["apiVersion"] != "apiextensions.k8s.io/v1"
+            || object["kind"] != "CustomResourceDefinition"
+        {
+            return Err(Fault::Kind);
+        }
+        let spec = &object["spec"];
+        let kind = text(&spec["names"]["kind"]).ok_or(Fault::Field("spec.names.kind"))?;
+        let list_kind = text(&spec["names"]["listKind"]);
+        let list_kind = list_kind.unwrap_or_else(|| format!("{kind}List"));
+        let versions = spec["versions"].as_array().ok_or(Fault::Field("spec.versions"))?;
+        if versions.len() > MAX_VERSIONS {
+            return Err(Fault::Versions);
+        }
+        let versions = versions.iter().map(version);
+        let stored = object["status"]["storedVersions"].as_array();
+        Ok(Self {
+            name: text(&object["metadata"]["name"]).ok_or(Fault::Field("metadata.name"))?,
+            group: text(&spec["group"]).ok_or(Fault::Field("spec.group"))?,
+            plural: text(&spec["names"]["plural"]).ok_or(Fault::Field("spec.names.plural"))?,
+            kind,
+            list_kind,
+            is_namespaced: spec["scope"] == "Namespaced",
+            versions: versions.collect::<Result<_, _>>()?,
+            conversion: conversion(&spec["conversion"]),
+            stored: stored.into_iter().flatten().filter_map(text).collect(),
+        })
+    }
+
+    /// The schema of a version of a definition; an empty one where there is none.
+    ///
+    /// # Errors
+    /// When it nests too deeply.
+    pub fn schema(object: &Value, version: &str) -> Result<Schema, Fault> {
+        let spec = &object["spec"];
+        let versions = spec["versions"].as_array().into_iter().flatten();
+        let mut found = versions.filter(|it| it["name"] == version);
+        let schema = found.next().map(|it| &it["schema"]["openAPIV3Schema"]);
+        let keeps_unknown = spec["preserveUnknownFields"] == true;
+        Schema::read(schema.unwrap_or(&Value::Null), keeps_unknown)
+            .ok_or_else(|| Fault::Depth(version.to_owned()))
+    }
+
+    /// A version by its name.
+    pub fn version(&self, name: &str) -> Option<&Version> {
+        self.versions.iter().find(|it| it.name == name)
+    }
+
+    /// The version in which objects are stored.
+    pub fn storage(&self) -> Option<&Version> {
+        self.versions.iter().find(|it| it.is_storage)
+    }
+
+    /// Whether clients can use a version.
+    pub fn serves(&self, name: &str) -> bool {
+        self.version(name).is_some_and(|it| it.is_served)
+    }
+
+    /// A version in which all objects can be read: that of storage, if it is served.
+    pub fn readable(&self) -> Option<&Version> {
+        let storage = self.storage().filter(|it| it.is_served);
+        storage.or_else(|| self.versions.iter().find(|it| it.is_served))
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().filter(|it| !it.is_empty()).map(str::to_owned)
+}
+
+fn version(value: &Value) -> Result<Version, Fault> {
+    Ok(Version {
+        name: text(&value["name"]).ok_or(Fault::Field("spec.versions[*].name"))?,
+        is_served: value["served"] == true,
+        is_storage: value["storage"] == true,
+    })
+}
+
+fn conversion(value: &Value) -> Conversion {
+    if value["strategy"] != "Webhook" {
+        return Conversion::None;
+    }
+    let service = &value["webhook"]["clientConfig"]["service"];
+    let named = text(&service["namespace"]).zip(text(&service["name"]));
+    Conversion::Webhook(named.map(|(namespace, name)| ServiceReference { namespace, name }))
+}

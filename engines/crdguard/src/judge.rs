@@ -1,0 +1,298 @@
+//! Judging a change of a definition by the objects that exist, one after the other.
+//!
+//! Here: which objects are needed in which version, one object, and what the definitions themselves say. Elsewhere:
+//! defaulting, pruning, validation, rules (`defaults`, `prune`, `check`, `rules`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use golang::meter::Stop;
+use serde_json::Value;
+
+use crate::definition::{Conversion, Definition, Fault, ServiceReference};
+use crate::migration::Migration;
+use crate::place::Place;
+use crate::schema::Schema;
+use crate::verdict::{Findings, Key, Problem, Sink, Verdict};
+use crate::{check, defaults, prune, rules};
+
+/// Most field managers that are remembered.
+const MAX_MANAGERS: usize = 64;
+
+/// Whether something is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    Present,
+    /// It is not.
+    Absent,
+    /// That could not be found out.
+    Unknown,
+}
+
+/// What is known of a cluster besides the objects that were judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// How many objects of the kind there are.
+    pub total: u64,
+    /// The Service of the new conversion webhook ([`Judge::service`]).
+    pub service: Presence,
+}
+
+/// Objects that are read in one version and judged by a schema of the new definition.
+#[derive(Debug)]
+struct Pair {
+    read: String,
+    by: String,
+    before: Schema,
+    after: Schema,
+}
+
+/// Judges a change. Objects are given to it page by page, so none of them is kept.
+#[derive(Debug)]
+pub struct Judge {
+    old: Definition,
+    new: Definition,
+    pairs: Vec<Pair>,
+    sink: Sink,
+    findings: Findings,
+    judged: u64,
+    /// The version by which objects are counted.
+    first: Option<String>,
+    /// Versions that field managers wrote objects in.
+    managers: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Judge {
+    /// For a change from a live definition to a manifest. `stop` ends what takes too long.
+    ///
+    /// # Errors
+    /// When one of them cannot be judged.
+    pub fn new(old: &Value, new: &Value, stop: &Stop) -> Result<Self, Fault> {
+        let (was, is) = (Definition::read(old)?, Definition::read(new)?);
+        let mut pairs = Vec::new();
+        let kept = was.versions.iter().filter(|it| it.is_served && is.serves(&it.name));
+        let mut wanted: Vec<(&str, &str)> = kept.map(|it| (&*it.name, &*it.name)).collect();
+        let storages = was.storage().zip(is.storage());
+        if let (Some((from, to)), Conversion::None) = (storages, &is.conversion)
+            && from.name != to.name
+            && let Some(read) = was.readable()
+        {
+            wanted.push((&read.name, &to.name));
+        }
+        for (read, by) in wanted {
+            let before = Definition::schema(old, read)?;
+            let mut after = Definition::schema(new, by)?;
+            after.mark(&before);
+            if !after.root.is_same {
+                let (read, by) = (read.to_owned(), by.to_owned());
+                pairs.push(Pair { read, by, before, after });
+            }
+        }
+        let (sink, findings) = (Sink::new(stop), Findings::default());
+        let managers = BTreeMap::new();
+        let (old, new, judged, first) = (was, is, 0, None);
+        let mut judge = Self { old, new, pairs, sink, findings, judged, first, managers };
+        judge.first = judge.versions().into_iter().next();
+        Ok(judge)
+    }
+
+    /// The live definition.
+    pub fn old(&self) -> &Definition {
+        &self.old
+    }
+
+    /// The new definition.
+    pub fn new_definition(&self) -> &Definition {
+        &self.new
+    }
+
+    /// Versions in which all objects have to be read and given to [`Judge::object`].
+    pub fn versions(&self) -> Vec<String> {
+        let mut all: BTreeSet<&str> = self.pairs.iter().map(|it| it.read.as_str()).collect();
+        let is_dropped = self.unserved().next().is_some();
+        if let (true, true, Some(version)) = (all.is_empty(), is_dropped, self.old.readable()) {
+            all.insert(&version.name);
+        }
+        all.into_iter().map(str::to_owned).collect()
+    }
+
+    /// A version in which objects can be counted, where that decides anything.
+    pub fn counted(&self) -> Option<String> {
+        let is_other = self.old.conversion != self.new.conversion;
+        let matters = is_other || self.is_moved() || self.dropped().next().is_some();
+        let version = self.old.readable().filter(|_| matters || !self.versions().is_empty());
+        version.map(|it| it.name.clone())
+    }
+
+    /// The Service that has to be there for conversion, if the definition before did not need the same.
+    pub fn service(&self) -> Option<&ServiceReference> {
+        match &self.new.conversion {
+            Conversion::Webhook(Some(service)) if self.old.conversion != self.new.conversion => {
+                Some(service)
+            }
+            Conversion::Webhook(_) | Conversion::None => None,
+        }
+    }
+
+    /// Versions that objects may be stored in and that the new definition does not have.
+    fn dropped(&self) -> impl Iterator<Item = &str> {
+        let all = self.old.stored.iter().map(String::as_str);
+        all.filter(|name| self.new.version(name).is_none())
+    }
+
+    /// Versions that are served no more.
+    fn unserved(&self) -> impl Iterator<Item = &str> {
+        let all = self.old.versions.iter().filter(|it| it.is_served);
+        all.map(|it| it.name.as_str()).filter(|name| !self.new.serves(name))
+    }
+
+    fn is_moved(&self) -> bool {
+        let name = |it: &Definition| it.storage().map(|it| it.name.clone());
+        name(&self.old) != name(&self.new)
+    }
+
+    /// Judges an object that was read in a version.
+    pub fn object(&mut self, version: &str, object: &Value) {
+        let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+        let key = Key { namespace: text("namespace"), name: text("name") };
+        if self.first.as_deref() == Some(version) {
+            self.judged += 1;
+        }
+        self.note_managers(object);
+        for pair in self.pairs.iter().filter(|it| it.read == version) {
+            for (problem, path, why) in judge(object, pair, &mut self.sink) {
+                self.findings.add((problem, &pair.by, path, why), Some(&key));
+            }
+        }
+    }
+
+    fn note_managers(&mut self, object: &Value) {
+        let entries = object["metadata"]["managedFields"].as_array();
+        for entry in entries.into_iter().flatten() {
+            let (Some(manager), Some(version)) =
+                (entry["manager"].as_str(), entry["apiVersion"].as_str())
+            else {
+                continue;
+            };
+            let version = version.rsplit('/').next().unwrap_or_default();
+            if self.managers.len() < MAX_MANAGERS || self.managers.contains_key(manager) {
+                let versions = self.managers.entry(manager.to_owned()).or_default();
+                versions.insert(version.to_owned());
+            }
+        }
+    }
+
+    /// What comes of it, when all objects were given.
+    pub fn finish(mut self, facts: Facts) -> Verdict {
+        self.identity();
+        if facts.total > 0 {
+            self.conversion(facts.service);
+        }
+        let (dropped, unserved): (Vec<String>, Vec<String>) = (
+            self.dropped().map(str::to_owned).collect(),
+            self.unserved().map(str::to_owned).collect(),
+        );
+        let migrates = Migration::between(&self.old, &self.new).is_some();
+        for version in dropped.iter().filter(|_| !migrates) {
+            let why = "is dropped, and objects may be stored in it (`status.storedVersions`); no version that is \
+                       served now and then could take them";
+            self.find(Problem::Stored, version, why.to_owned());
+        }
+        for version in unserved {
+            let users = self.managers.iter().filter(|(_, versions)| {
+                versions.contains(&version) && !versions.iter().any(|it| self.new.serves(it))
+            });
+            let why = "is served no more, and is written".to_owned();
+            for (name, _) in users {
+                let key = Key { namespace: String::new(), name: name.clone() };
+                let about = (Problem::Unserved, version.as_str(), String::new(), why.clone());
+                self.findings.add(about, Some(&key));
+            }
+        }
+        self.findings.verdict(self.judged, facts.total)
+    }
+
+    fn find(&mut self, problem: Problem, version: &str, why: String) {
+        self.findings.add((problem, version, String::new(), why), None);
+    }
+
+    fn identity(&mut self) {
+        let scope = |it: &Definition| if it.is_namespaced { "Namespaced" } else { "Cluster" };
+        let fields = [
+            ("spec.group", self.old.group.clone(), self.new.group.clone()),
+            ("spec.names.kind", self.old.kind.clone(), self.new.kind.clone()),
+            ("spec.names.plural", self.old.plural.clone(), self.new.plural.clone()),
+            ("spec.names.listKind", self.old.list_kind.clone(), self.new.list_kind.clone()),
+            ("spec.scope", scope(&self.old).to_owned(), scope(&self.new).to_owned()),
+        ];
+        for (field, was, is) in fields {
+            if was != is {
+                let why =
+                    format!("`{field}` changes from {was} to {is}, which needs a new definition");
+                self.find(Problem::Identity, "", why);
+            }
+        }
+    }
+
+    fn conversion(&mut self, service: Presence) {
+        let named = self.service().map(|it| format!("{}/{}", it.namespace, it.name));
+        match (named, service) {
+            (Some(name), Presence::Absent) => {
+                let why = format!("the Service {name} of the conversion webhook is not there");
+                self.find(Problem::Webhook, "", why);
+            }
+            (Some(name), Presence::Unknown) => {
+                let why = format!("whether the Service {name} of the conversion webhook is there");
+                self.find(Problem::Unjudged, "", why);
+            }
+            (Some(_), Presence::Present) | (None, _) => {}
+        }
+        let had_webhook = matches!(self.old.conversion, Conversion::Webhook(_));
+        if had_webhook && self.new.conversion == Conversion::None && self.old.stored.len() > 1 {
+            let why = "objects that are stored in several versions would be converted no more";
+            self.find(Problem::Unjudged, "", why.to_owned());
+        }
+        let moved = self.is_moved().then(|| self.new.storage()).flatten();
+        let to = moved.map(|it| it.name.clone());
+        if let (Some(to), Conversion::Webhook(_)) = (to, &self.new.conversion)
+            && !self.old.serves(&to)
+        {
+            let why = "objects would be stored as a webhook converts them, which was never done";
+            self.find(Problem::Unjudged, &to, why.to_owned());
+        }
+    }
+}
+
+/// What a schema of the new definition does to an object.
+fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, String, String)> {
+    let (before, after) = (&pair.before.root, &pair.after.root);
+    let mut next = object.clone();
+    defaults::fill(&mut next, after, sink);
+    prune::prune(&mut next, after, Some(before), sink);
+    if pair.read == pair.by {
+        defaults::changed(object, (after, before), &mut Place::default(), sink);
+    }
+    let mut found = sink.take();
+    check::check(&next, after, &mut Place::default(), sink);
+    if !sink.has(Problem::Invalid) {
+        let pair = (after, Some(before));
+        rules::ask(&next, pair, Some(object), &mut Place::default(), sink);
+    }
+    let new = sink.take();
+    if new.is_empty() {
+        return found;
+    }
+    // What was wrong at the same place before is no reason against the new definition.
+    check::check(object, before, &mut Place::default(), sink);
+    if !sink.has(Problem::Invalid) {
+        rules::ask(object, (before, None), None, &mut Place::default(), sink);
+    }
+    let old = sink.take();
+    found.extend(new.into_iter().filter(|(problem, path, why)| {
+        let is_known = old.contains(&(*problem, path.clone(), why.clone()));
+        let was_invalid = old.iter().any(|it| it.0 == Problem::Invalid && it.1 == *path);
+        let is_invalid = *problem == Problem::Invalid;
+        !(is_known || is_invalid && was_invalid)
+    }));
+    found
+}

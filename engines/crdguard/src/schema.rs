@@ -1,0 +1,298 @@
+//! Structural schemas, read once for many objects.
+//!
+//! Here: the tree, and which parts of it are as they were in another schema. Elsewhere: what the parts do to objects
+//! (`defaults`, `prune`, `check`, `rules`).
+
+use std::collections::BTreeMap;
+
+use golang::meter::Stop;
+use golang::regexp::Regexp;
+use serde_json::Value;
+
+use crate::place::Place;
+use crate::rules::{self, Rule};
+use crate::verdict::{Problem, Sink};
+use crate::{check, defaults, prune};
+
+/// Deepest nesting that is read; the API server's JSON has no more where windlass can read it.
+const MAX_DEPTH: usize = 128;
+
+/// The schema of one version.
+#[derive(Debug, Default)]
+pub struct Schema {
+    pub(crate) root: Node,
+}
+
+impl Schema {
+    /// Reads `openAPIV3Schema`; an empty one of null. `keeps_unknown` is `spec.preserveUnknownFields`.
+    ///
+    /// None where it nests too deeply.
+    pub fn read(value: &Value, keeps_unknown: bool) -> Option<Self> {
+        let mut root = Node::read(value, MAX_DEPTH)?;
+        root.keeps_unknown |= keeps_unknown;
+        Some(Self { root })
+    }
+
+    /// Whether the API server would create an object under this schema: what it would store, or what is wrong.
+    ///
+    /// None where that cannot be judged.
+    pub fn create(&self, object: &Value) -> Option<Result<Value, Vec<String>>> {
+        let (mut sink, mut place) = (Sink::new(&Stop::default()), Place::default());
+        let mut next = object.clone();
+        defaults::fill(&mut next, &self.root, &mut sink);
+        prune::prune(&mut next, &self.root, None, &mut sink);
+        // What is dropped is no reason against a new object.
+        drop(sink.take());
+        check::check(&next, &self.root, &mut place, &mut sink);
+        if !sink.has(Problem::Invalid) {
+            rules::ask(&next, (&self.root, None), None, &mut place, &mut sink);
+        }
+        let found = sink.take();
+        let invalid = found.iter().filter(|it| it.0 == Problem::Invalid);
+        let invalid: Vec<String> = invalid.map(|(_, path, why)| format!("{path} {why}")).collect();
+        match (invalid.is_empty(), found.is_empty()) {
+            (true, true) => Some(Ok(next)),
+            (true, false) => None,
+            (false, _) => Some(Err(invalid)),
+        }
+    }
+
+    /// Marks what is in another schema, too, so that it need not be judged.
+    pub(crate) fn mark(&mut self, before: &Self) {
+        mark(&mut self.root, &before.root);
+    }
+}
+
+/// The type that a value must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+    /// One that is not in OpenAPI.
+    Unknown,
+}
+
+/// What the items of a list are to each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    #[default]
+    Atomic,
+    Set,
+    Map,
+}
+
+/// A pattern; none inside where it cannot be read.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    pub(crate) text: String,
+    pub(crate) regexp: Option<Regexp>,
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// What a node says about its own value.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Own {
+    pub(crate) of: Option<Type>,
+    pub(crate) is_nullable: bool,
+    pub(crate) int_or_string: bool,
+    pub(crate) format: String,
+    pub(crate) maximum: Option<f64>,
+    pub(crate) minimum: Option<f64>,
+    pub(crate) exclusive_maximum: bool,
+    pub(crate) exclusive_minimum: bool,
+    pub(crate) multiple_of: Option<f64>,
+    pub(crate) max_length: Option<u64>,
+    pub(crate) min_length: Option<u64>,
+    pub(crate) pattern: Option<Pattern>,
+    pub(crate) max_items: Option<u64>,
+    pub(crate) min_items: Option<u64>,
+    pub(crate) max_properties: Option<u64>,
+    pub(crate) min_properties: Option<u64>,
+    pub(crate) required: Vec<String>,
+    pub(crate) allowed: Option<Vec<Value>>,
+    pub(crate) default: Option<Value>,
+    pub(crate) is_embedded: bool,
+    pub(crate) list: ListKind,
+    pub(crate) keys: Vec<String>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// Fields of a map that have no name in the schema.
+#[derive(Debug, Default)]
+pub(crate) enum Additional {
+    /// They are pruned.
+    #[default]
+    None,
+    /// They are kept, whatever they are.
+    Any,
+    /// They are kept and judged.
+    Of(Box<Node>),
+}
+
+/// A schema or a part of one.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) own: Own,
+    /// `x-kubernetes-preserve-unknown-fields`.
+    pub(crate) keeps_unknown: bool,
+    pub(crate) properties: BTreeMap<String, Self>,
+    pub(crate) additional: Additional,
+    pub(crate) items: Option<Box<Self>>,
+    pub(crate) all_of: Vec<Self>,
+    pub(crate) any_of: Vec<Self>,
+    pub(crate) one_of: Vec<Self>,
+    pub(crate) not: Option<Box<Self>>,
+    /// All of it is as it was in the other schema.
+    pub(crate) is_same: bool,
+}
+
+impl Node {
+    /// What fields without a name in the schema are judged by.
+    pub(crate) fn of_key(&self, key: &str) -> Option<&Self> {
+        self.properties.get(key).or_else(|| self.of_additional())
+    }
+
+    pub(crate) fn of_additional(&self) -> Option<&Self> {
+        match &self.additional {
+            Additional::Of(node) => Some(node),
+            Additional::Any | Additional::None => None,
+        }
+    }
+
+    fn read(value: &Value, depth: usize) -> Option<Self> {
+        let below = depth.checked_sub(1)?;
+        let one = |name: &str| match &value[name] {
+            Value::Object(_) => Self::read(&value[name], below).map(|node| Some(Box::new(node))),
+            _ => Some(None),
+        };
+        let all = |name: &str| -> Option<Vec<Self>> {
+            value[name].as_array().into_iter().flatten().map(|it| Self::read(it, below)).collect()
+        };
+        let properties = value["properties"].as_object().into_iter().flatten();
+        let properties = properties.map(|(key, it)| Some((key.clone(), Self::read(it, below)?)));
+        let additional = match &value["additionalProperties"] {
+            Value::Bool(true) => Additional::Any,
+            Value::Object(_) => {
+                Additional::Of(Box::new(Self::read(&value["additionalProperties"], below)?))
+            }
+            _ => Additional::None,
+        };
+        Some(Self {
+            own: Own::read(value),
+            keeps_unknown: is(value, "x-kubernetes-preserve-unknown-fields"),
+            properties: properties.collect::<Option<_>>()?,
+            additional,
+            items: one("items")?,
+            all_of: all("allOf")?,
+            any_of: all("anyOf")?,
+            one_of: all("oneOf")?,
+            not: one("not")?,
+            is_same: false,
+        })
+    }
+}
+
+fn is(value: &Value, name: &str) -> bool {
+    value[name] == true
+}
+
+impl Own {
+    fn read(value: &Value) -> Self {
+        let text = |name: &str| value[name].as_str().unwrap_or_default();
+        let strings = |name: &str| -> Vec<String> {
+            let all = value[name].as_array().into_iter().flatten();
+            all.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let pattern = Some(text("pattern")).filter(|it| !it.is_empty());
+        let rules = value["x-kubernetes-validations"].as_array().into_iter().flatten();
+        Self {
+            of: type_of(text("type")),
+            is_nullable: is(value, "nullable"),
+            int_or_string: is(value, "x-kubernetes-int-or-string"),
+            format: text("format").to_owned(),
+            maximum: value["maximum"].as_f64(),
+            minimum: value["minimum"].as_f64(),
+            exclusive_maximum: is(value, "exclusiveMaximum"),
+            exclusive_minimum: is(value, "exclusiveMinimum"),
+            multiple_of: value["multipleOf"].as_f64(),
+            max_length: value["maxLength"].as_u64(),
+            min_length: value["minLength"].as_u64(),
+            pattern: pattern
+                .map(|text| Pattern { text: text.to_owned(), regexp: Regexp::new(text).ok() }),
+            max_items: value["maxItems"].as_u64(),
+            min_items: value["minItems"].as_u64(),
+            max_properties: value["maxProperties"].as_u64(),
+            min_properties: value["minProperties"].as_u64(),
+            required: strings("required"),
+            allowed: value["enum"].as_array().filter(|it| !it.is_empty()).cloned(),
+            default: Some(&value["default"]).filter(|it| !it.is_null()).cloned(),
+            is_embedded: is(value, "x-kubernetes-embedded-resource"),
+            list: match text("x-kubernetes-list-type") {
+                "set" => ListKind::Set,
+                "map" => ListKind::Map,
+                _ => ListKind::Atomic,
+            },
+            keys: strings("x-kubernetes-list-map-keys"),
+            rules: rules.map(Rule::read).collect(),
+        }
+    }
+}
+
+fn type_of(text: &str) -> Option<Type> {
+    Some(match text {
+        "" => return None,
+        "object" => Type::Object,
+        "array" => Type::Array,
+        "string" => Type::String,
+        "integer" => Type::Integer,
+        "number" => Type::Number,
+        "boolean" => Type::Boolean,
+        _ => Type::Unknown,
+    })
+}
+
+/// Marks a tree from its leaves; tells whether all of it is as it was.
+fn mark(node: &mut Node, before: &Node) -> bool {
+    let mut is_same = node.own == before.own
+        && node.keeps_unknown == before.keeps_unknown
+        && node.properties.len() == before.properties.len();
+    for (name, node) in &mut node.properties {
+        is_same &= before.properties.get(name).is_some_and(|before| mark(node, before));
+    }
+    is_same &= match (&mut node.additional, &before.additional) {
+        (Additional::None, Additional::None) | (Additional::Any, Additional::Any) => true,
+        (Additional::Of(node), Additional::Of(before)) => mark(node, before),
+        _ => false,
+    };
+    is_same &= mark_one(&mut node.items, &before.items) & mark_one(&mut node.not, &before.not);
+    let lists = [
+        (&mut node.all_of, &before.all_of),
+        (&mut node.any_of, &before.any_of),
+        (&mut node.one_of, &before.one_of),
+    ];
+    for (nodes, before) in lists {
+        is_same &= nodes.len() == before.len();
+        for (node, before) in nodes.iter_mut().zip(before) {
+            is_same &= mark(node, before);
+        }
+    }
+    node.is_same = is_same;
+    is_same
+}
+
+fn mark_one(node: &mut Option<Box<Node>>, before: &Option<Box<Node>>) -> bool {
+    match (node, before) {
+        (None, None) => true,
+        (Some(node), Some(before)) => mark(node, before),
+        _ => false,
+    }
+}

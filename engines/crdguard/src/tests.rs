@@ -1,0 +1,332 @@
+//! What changes of definitions do to objects: a table of disasters, and laws.
+
+use expect_test::{Expect, expect};
+use golang::meter::Stop;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{Facts, Judge, Presence, Schema};
+
+/// A definition with versions: name, whether it is served, and the schema of `spec`. The first is that of storage.
+fn definition(versions: &[(&str, bool, Value)]) -> Value {
+    let versions = versions.iter().enumerate().map(|(at, (name, served, spec))| {
+        json!({"name": name, "served": served, "storage": at == 0, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": spec}}}})
+    });
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.acme.io"},
+        "spec": {"group": "acme.io", "scope": "Namespaced", "versions": versions.collect::<Vec<_>>(),
+            "names": {"kind": "Widget", "plural": "widgets"}},
+        "status": {"storedVersions": ["v1"]}})
+}
+
+fn widget(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "acme.io/v1", "kind": "Widget", "spec": spec,
+        "metadata": {"name": name, "namespace": "shop"}})
+}
+
+fn lines(old: &Value, new: &Value, objects: &[Value]) -> Vec<String> {
+    let mut judge = Judge::new(old, new, &Stop::default()).unwrap();
+    for version in judge.versions() {
+        for object in objects {
+            judge.object(&version, object);
+        }
+    }
+    let total = objects.len() as u64;
+    judge.finish(Facts { total, service: Presence::Absent }).lines(true)
+}
+
+fn assert_spec(old: Value, new: Value, specs: &[Value], expected: &Expect) {
+    let name = |at: usize| char::from(b'a' + u8::try_from(at).unwrap()).to_string();
+    let objects: Vec<Value> =
+        specs.iter().enumerate().map(|(at, spec)| widget(&name(at), spec)).collect();
+    let (old, new) = (definition(&[("v1", true, old)]), definition(&[("v1", true, new)]));
+    expected.assert_eq(&lines(&old, &new, &objects).join("\n"));
+}
+
+fn object(properties: &Value) -> Value {
+    json!({"type": "object", "properties": properties})
+}
+
+#[test]
+fn a_narrowed_schema_names_the_objects_that_do_not_fit() {
+    let old = object(&json!({"size": {"type": "integer"}, "name": {"type": "string"}}));
+    let new =
+        object(&json!({"size": {"type": "integer", "maximum": 5}, "name": {"type": "string"}}));
+    let specs = [json!({"size": 6}), json!({"size": 5}), json!({"size": 7}), json!({"name": "x"})];
+    assert_spec(
+        old,
+        new,
+        &specs,
+        &expect!["v1 spec.size is greater than the maximum (2 objects: shop/a, shop/c)"],
+    );
+}
+
+#[test]
+fn what_was_wrong_before_is_no_reason() {
+    let old = object(&json!({"size": {"type": "integer", "maximum": 5}}));
+    let new = object(&json!({"size": {"type": "integer", "maximum": 4}}));
+    assert_spec(old, new, &[json!({"size": 6})], &expect![""]);
+}
+
+#[test]
+fn a_field_that_is_dropped_is_named_and_a_key_of_a_map_is_not() {
+    let of_text = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let old = object(&json!({"old": {"type": "string"}, "labels": of_text}));
+    let new = object(&json!({"labels": {"type": "object"}}));
+    let specs = [json!({"old": "x"}), json!({"labels": {"secret": "x"}}), json!({"old": null})];
+    assert_spec(
+        old,
+        new,
+        &specs,
+        &expect![[r#"
+        v1 spec.labels.* is no field of the new schema, and would be dropped (1 object: shop/b)
+        v1 spec.old is no field of the new schema, and would be dropped (1 object: shop/a)"#]],
+    );
+}
+
+#[test]
+fn a_field_that_becomes_required_breaks_objects_unless_it_has_a_default() {
+    let old = object(&json!({"mode": {"type": "string"}}));
+    let with =
+        |mode: Value| json!({"type": "object", "required": ["mode"], "properties": {"mode": mode}});
+    let specs = [json!({}), json!({"mode": "x"})];
+    assert_spec(
+        old.clone(),
+        with(json!({"type": "string"})),
+        &specs,
+        &expect!["v1 spec.mode is required (1 object: shop/a)"],
+    );
+    assert_spec(old, with(json!({"type": "string", "default": "y"})), &specs, &expect![""]);
+}
+
+#[test]
+fn a_default_that_objects_seem_to_have_does_not_change_unsaid() {
+    let with = |default: &str| object(&json!({"mode": {"type": "string", "default": default}}));
+    assert_spec(
+        with("a"),
+        with("b"),
+        &[json!({"mode": "a"}), json!({"mode": "c"})],
+        &expect![
+            "v1 spec.mode has the value of the former default; the new default is another (1 object: shop/a)"
+        ],
+    );
+}
+
+#[test]
+fn rules_are_asked_and_what_is_not_understood_says_so() {
+    let with = |rule: &str| {
+        let mut spec = object(&json!({"min": {"type": "integer"}, "max": {"type": "integer"},
+            "namespace": {"type": "string"}, "at": {"type": "string", "format": "date-time"}}));
+        spec["x-kubernetes-validations"] = json!([{"rule": rule}]);
+        spec
+    };
+    let old = || with("true");
+    let specs = [json!({"min": 3, "max": 2, "namespace": "x"}), json!({"min": 1, "max": 2})];
+    assert_spec(
+        old(),
+        with("self.min <= self.max"),
+        &specs,
+        &expect!["v1 spec violates the rule `self.min <= self.max` (1 object: shop/a)"],
+    );
+    assert_spec(
+        old(),
+        with("!has(self.__namespace__) || self.__namespace__ == 'x'"),
+        &specs,
+        &expect![""],
+    );
+    assert_spec(old(), with("self.min == oldSelf.min"), &specs, &expect![""]);
+    assert_spec(
+        old(),
+        with("isQuantity(self.min)"),
+        &specs[..1],
+        &expect![
+            "v1 spec cannot be judged: the rule `isQuantity(self.min)`: it has no value here (1 object: shop/a)"
+        ],
+    );
+    let moment = [json!({"at": "2026-01-01T00:00:00Z"})];
+    assert_spec(
+        old(),
+        with("self.at > timestamp('2025-01-01T00:00:00Z')"),
+        &moment,
+        &expect![
+            "v1 spec cannot be judged: the rule `self.at > timestamp('2025-01-01T00:00:00Z')`: `at` has a type that is not supported here (1 object: shop/a)"
+        ],
+    );
+    let unknown = || with("isQuantity(self.min)");
+    let mut wider = unknown();
+    wider["properties"]["new"] = json!({"type": "string"});
+    assert_spec(unknown(), wider, &specs, &expect![""]);
+}
+
+#[test]
+fn a_version_that_may_be_stored_is_not_dropped() {
+    let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let old = definition(&[("v1", true, open()), ("v1alpha1", true, open())]);
+    let new = definition(&[("v2", true, open())]);
+    expect!["v1 is dropped, and objects may be stored in it (`status.storedVersions`); no version that is served now and then could take them"]
+        .assert_eq(&lines(&old, &new, &[]).join("\n"));
+}
+
+#[test]
+fn a_version_that_a_manager_writes_is_not_served_no_more_unsaid() {
+    let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let old = definition(&[("v1", true, open()), ("v1alpha1", true, open())]);
+    let new = definition(&[("v1", true, open()), ("v1alpha1", false, open())]);
+    let mut object = widget("a", &json!({}));
+    let entry = |manager: &str, version: &str| json!({"manager": manager, "apiVersion": format!("acme.io/{version}")});
+    object["metadata"]["managedFields"] =
+        json!([entry("moved", "v1alpha1"), entry("moved", "v1"), entry("stays", "v1alpha1")]);
+    expect!["v1alpha1 is served no more, and is written (1 field manager: stays)"]
+        .assert_eq(&lines(&old, &new, &[object]).join("\n"));
+    assert!(lines(&old, &new, &[]).is_empty());
+}
+
+#[test]
+fn objects_that_are_stored_in_another_version_lose_what_it_does_not_have() {
+    let one = object(&json!({"size": {"type": "integer"}, "old": {"type": "string"}}));
+    let two = object(&json!({"size": {"type": "integer"}}));
+    let old = definition(&[("v1", true, one.clone()), ("v2", true, two.clone())]);
+    let new = definition(&[("v2", true, two), ("v1", true, one)]);
+    expect!["v2 spec.old is no field of the new schema, and would be dropped (1 object: shop/a)"]
+        .assert_eq(&lines(&old, &new, &[widget("a", &json!({"old": "x"}))]).join("\n"));
+}
+
+#[test]
+fn scope_and_names_do_not_change_and_a_webhook_that_is_absent_is_told() {
+    let open = || json!({"type": "object"});
+    let old = definition(&[("v1", true, open())]);
+    let mut new = old.clone();
+    new["spec"]["scope"] = "Cluster".into();
+    new["spec"]["names"]["kind"] = "Gadget".into();
+    new["spec"]["names"]["listKind"] = "WidgetList".into();
+    new["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {"clientConfig":
+        {"service": {"namespace": "ops", "name": "hook"}}}});
+    expect![[r#"
+        `spec.names.kind` changes from Widget to Gadget, which needs a new definition
+        `spec.scope` changes from Namespaced to Cluster, which needs a new definition
+        the Service ops/hook of the conversion webhook is not there"#]]
+    .assert_eq(&lines(&old, &new, &[widget("a", &json!({}))]).join("\n"));
+}
+
+#[test]
+fn objects_are_not_needed_where_no_schema_changes() {
+    let mut spec = object(&json!({"size": {"type": "integer"}}));
+    let old = definition(&[("v1", true, spec.clone())]);
+    spec["description"] = "in other words".into();
+    let judge = Judge::new(&old, &definition(&[("v1", true, spec)]), &Stop::default()).unwrap();
+    assert!(judge.versions().is_empty() && judge.counted().is_none());
+}
+
+#[test]
+fn judging_ends_when_the_time_is_over_and_says_so() {
+    let old = definition(&[("v1", true, object(&json!({"a": {"type": "integer"}})))]);
+    let new = definition(&[("v1", true, object(&json!({"a": {"type": "string"}})))]);
+    let stop = Stop::default();
+    let mut judge = Judge::new(&old, &new, &stop).unwrap();
+    stop.set();
+    judge.object("v1", &widget("a", &json!({"a": 1})));
+    let verdict = judge.finish(Facts { total: 1, service: Presence::Present });
+    expect!["v1 cannot be judged: judging it takes too long (1 object: shop/a)"]
+        .assert_eq(&verdict.lines(true).join("\n"));
+}
+
+#[test]
+fn objects_become_what_the_api_server_makes_of_them() {
+    let schema = |value: Value| Schema::read(&value, false).unwrap();
+    let nested = schema(json!({"type": "object", "properties": {
+        "a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 3}}},
+        "n": {"type": "string"}, "m": {"type": "string", "nullable": true},
+        "d": {"type": "string", "default": "x"},
+        "k": {"x-kubernetes-int-or-string": true},
+        "e": {"type": "object", "x-kubernetes-embedded-resource": true},
+        "l": {"type": "array", "items": {"type": "object"}}}}));
+    let given = json!({"n": null, "m": null, "d": null, "k": 1, "x": 1,
+        "e": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}},
+        "l": [{"x": 1}]});
+    let made = nested.create(&given).unwrap().unwrap();
+    assert_eq!(
+        made,
+        json!({"a": {"b": 3}, "m": null, "d": "x", "k": 1,
+        "e": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}, "l": [{}]})
+    );
+    let set = schema(json!({"type": "object", "properties": {"s": {"type": "array",
+        "x-kubernetes-list-type": "set", "items": {"type": "string"}}}}));
+    let told = set.create(&json!({"s": ["a", "a"]})).unwrap().unwrap_err();
+    assert_eq!(told, ["s has duplicate items"]);
+    let one_of = schema(
+        json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+    );
+    assert!(one_of.create(&json!({"a": 1})).unwrap().is_ok());
+    let told = one_of.create(&json!({"a": 1, "b": 1})).unwrap().unwrap_err();
+    assert_eq!(told, [". fits 2 of `oneOf`"]);
+}
+
+fn arbitrary_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3_i64..10).prop_map(Value::from),
+        "[a-d]{0,3}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[a-d]", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn arbitrary_schema() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!({"type": "string", "maxLength": 2})),
+        Just(json!({"type": "integer", "minimum": 0})),
+        Just(json!({"type": "integer", "default": 4, "nullable": true})),
+        Just(json!({"x-kubernetes-int-or-string": true})),
+        Just(json!({"x-kubernetes-preserve-unknown-fields": true})),
+        Just(json!({"type": "boolean"})),
+    ];
+    leaf.prop_recursive(3, 16, 3, |inner| {
+        prop_oneof![
+            prop::collection::btree_map("[a-d]", inner.clone(), 0..4).prop_map(|map| {
+                let map: serde_json::Map<String, Value> = map.into_iter().collect();
+                json!({"type": "object", "properties": map})
+            }),
+            inner.clone().prop_map(|of| json!({"type": "object", "additionalProperties": of})),
+            inner.prop_map(|of| json!({"type": "array", "items": of})),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_was_made_once_stays_as_it_is(schema in arbitrary_schema(), value in arbitrary_json()) {
+        let schema = Schema::read(&schema, false).unwrap();
+        if let Some(Ok(made)) = schema.create(&value) {
+            prop_assert_eq!(schema.create(&made), Some(Ok(made)));
+        }
+    }
+
+    #[test]
+    fn a_definition_that_stays_breaks_nothing(schema in arbitrary_schema(), value in arbitrary_json()) {
+        let both = definition(&[("v1", true, schema)]);
+        prop_assert!(lines(&both, &both, &[widget("a", &value)]).is_empty());
+    }
+
+    #[test]
+    fn an_object_that_fits_before_and_after_and_keeps_its_fields_is_no_finding(
+        old in arbitrary_schema(), new in arbitrary_schema(), value in arbitrary_json(),
+    ) {
+        let whole = |spec: &Value| Schema::read(&object(&json!({"spec": spec})), false).unwrap();
+        let given = widget("a", &value);
+        let was = whole(&old).create(&given);
+        let Some(Ok(live)) = was else { return Ok(()) };
+        let lines = lines(&definition(&[("v1", true, old)]), &definition(&[("v1", true, new.clone())]),
+            std::slice::from_ref(&live));
+        let is = whole(&new).create(&live);
+        let is_invalid = matches!(is, Some(Err(_)));
+        prop_assert_eq!(lines.iter().any(|it| !it.contains("dropped") && !it.contains("former default")), is_invalid);
+    }
+}

@@ -1,0 +1,275 @@
+//! What comes of judging a change: findings, gathered from many objects.
+//!
+//! Here: findings and their texts, and what collects them while one object is judged, within what may be used up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use golang::meter::{Allowance, Meter, Stop};
+use serde::Serialize;
+
+use crate::place::Place;
+
+/// What judging all objects of a kind may use up: some seconds of a processor.
+const JUDGING: Allowance = Allowance { steps: 400_000_000, bytes: 8 << 30 };
+
+/// What the rules of a definition may use up, after they were read.
+const EVALUATING: Allowance = Allowance { steps: 500_000_000, bytes: 4 << 30 };
+
+/// Most findings that are kept.
+const MAX_FINDINGS: usize = 100;
+
+/// Most objects that are named for a finding.
+const MAX_EXAMPLES: usize = 3;
+
+/// Most findings that a text has.
+const SHOWN: usize = 12;
+
+/// How a change breaks something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Problem {
+    /// Group, kind, plural or scope are others: the API server takes no such change.
+    Identity,
+    /// A version is dropped in which objects may be stored.
+    Stored,
+    /// A version is dropped or served no more that somebody writes objects in.
+    Unserved,
+    /// The Service of the conversion webhook is not there.
+    Webhook,
+    /// Objects are not valid any more.
+    Invalid,
+    /// Fields of objects would be dropped.
+    Lost,
+    /// A default changes that objects seem to have.
+    Default,
+    /// Something cannot be judged.
+    Unjudged,
+}
+
+/// An object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Key {
+    /// Empty for those that are cluster-wide.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// One way in which a change breaks something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which.
+    pub problem: Problem,
+    /// The version of the kind; empty where it is about all.
+    pub version: String,
+    /// The field, as schemas name it; empty where it is about whole objects.
+    pub path: String,
+    /// What is wrong, without values of objects.
+    pub why: String,
+    /// How many objects it is about; of [`Problem::Unserved`], how many field managers.
+    pub objects: u64,
+    /// Some of them; field managers have a name only.
+    pub examples: Vec<Key>,
+}
+
+impl Finding {
+    /// The finding in a line; `is_named` says whether objects may be named.
+    pub fn text(&self, is_named: bool) -> String {
+        let mut text = String::new();
+        for part in [&self.version, &self.path].into_iter().filter(|it| !it.is_empty()) {
+            text.push_str(part);
+            text.push(' ');
+        }
+        let is_unjudged = self.problem == Problem::Unjudged;
+        text.push_str(if is_unjudged { "cannot be judged: " } else { "" });
+        text.push_str(&self.why);
+        if self.objects > 0 {
+            let noun = match self.problem {
+                Problem::Unserved => "field manager",
+                _ => "object",
+            };
+            let plural = if self.objects == 1 { "" } else { "s" };
+            text.push_str(&format!(" ({} {noun}{plural}", self.objects));
+            if is_named && !self.examples.is_empty() {
+                let names: Vec<String> = self.examples.iter().map(Key::to_string).collect();
+                let such_as = if names.len() as u64 == self.objects { "" } else { "such as " };
+                text.push_str(&format!(": {such_as}{}", names.join(", ")));
+            }
+            text.push(')');
+        }
+        text
+    }
+}
+
+/// Whether a change fits the objects that exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// What breaks; empty if nothing does.
+    pub findings: Vec<Finding>,
+    /// More findings than are kept.
+    pub omitted: u64,
+    /// How many objects were judged.
+    pub judged: u64,
+    /// How many there are.
+    pub total: u64,
+}
+
+impl Verdict {
+    /// Whether nothing breaks.
+    pub fn is_compatible(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// The findings as lines, and whether they are of a sample.
+    pub fn lines(&self, is_named: bool) -> Vec<String> {
+        let shown = self.findings.iter().take(SHOWN);
+        let mut lines: Vec<String> = shown.map(|it| it.text(is_named)).collect();
+        let more = (self.findings.len().saturating_sub(SHOWN) as u64).saturating_add(self.omitted);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        if self.judged < self.total && self.judged > 0 {
+            let (judged, total) = (self.judged, self.total);
+            lines.push(format!("only {judged} of {total} objects were judged"));
+        }
+        lines
+    }
+}
+
+/// What is found in one object; lives as long as the judge, since all objects share what may be used up.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    meter: Meter,
+    reading: Meter,
+    evaluating: Meter,
+    is_aside: bool,
+    is_over: bool,
+    found: BTreeSet<(Problem, String, String)>,
+}
+
+impl Sink {
+    pub(crate) fn new(stop: &Stop) -> Self {
+        Self {
+            meter: Meter::new(JUDGING, stop.clone()),
+            reading: Meter::new(gocel::READING, stop.clone()),
+            evaluating: Meter::new(EVALUATING, stop.clone()),
+            is_aside: false,
+            is_over: false,
+            found: BTreeSet::new(),
+        }
+    }
+
+    /// Counts a step; false when there were too many, which is a finding.
+    pub(crate) fn step(&mut self) -> bool {
+        // A step looks up a few fields and compares them.
+        if self.is_over || self.meter.steps(20).is_err() {
+            self.is_over = true;
+            let text = "judging it takes too long";
+            self.found.insert((Problem::Unjudged, String::new(), text.to_owned()));
+        }
+        !self.is_over
+    }
+
+    pub(crate) fn find(&mut self, problem: Problem, place: &Place, text: String) {
+        if self.found.len() < MAX_FINDINGS {
+            self.found.insert((problem, place.text(), text));
+        }
+    }
+
+    pub(crate) fn invalid(&mut self, place: &Place, text: String) {
+        self.find(Problem::Invalid, place, text);
+    }
+
+    /// What is found so far is taken out.
+    pub(crate) fn take(&mut self) -> BTreeSet<(Problem, String, String)> {
+        std::mem::take(&mut self.found)
+    }
+
+    pub(crate) fn has(&self, problem: Problem) -> bool {
+        self.found.iter().any(|it| it.0 == problem)
+    }
+
+    /// For one alternative of several, whose findings count only together.
+    pub(crate) fn aside(&mut self) -> Self {
+        // It costs more than a field.
+        self.is_over |= self.meter.steps(200).is_err();
+        Self {
+            meter: self.meter.within(self.meter.left()),
+            reading: self.reading.within(self.reading.left()),
+            evaluating: self.evaluating.within(self.evaluating.left()),
+            is_aside: true,
+            is_over: self.is_over,
+            found: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn is_aside(&self) -> bool {
+        self.is_aside
+    }
+
+    /// What the alternative used up counts.
+    pub(crate) fn back(&mut self, inner: Self) {
+        self.meter.join(&inner.meter);
+        self.is_over |= inner.is_over;
+    }
+
+    pub(crate) fn reading(&self) -> Meter {
+        self.reading.within(gocel::READING)
+    }
+
+    pub(crate) fn has_read(&mut self, meter: &Meter) {
+        self.reading.join(meter);
+    }
+
+    pub(crate) fn evaluate<T>(&mut self, ask: impl FnOnce(&mut Meter) -> T) -> T {
+        ask(&mut self.evaluating)
+    }
+}
+
+/// What a finding is about: problem, version, path, and why.
+type About = (Problem, String, String, String);
+
+/// Findings of many objects.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    all: BTreeMap<About, (u64, Vec<Key>)>,
+    omitted: u64,
+}
+
+impl Findings {
+    pub(crate) fn add(
+        &mut self,
+        (problem, version, path, why): (Problem, &str, String, String),
+        object: Option<&Key>,
+    ) {
+        let key = (problem, version.to_owned(), path, why);
+        if !self.all.contains_key(&key) && self.all.len() >= MAX_FINDINGS {
+            self.omitted += 1;
+            return;
+        }
+        let (objects, examples) = self.all.entry(key).or_default();
+        let Some(object) = object else { return };
+        *objects += 1;
+        if examples.len() < MAX_EXAMPLES {
+            examples.push(object.clone());
+        }
+    }
+
+    pub(crate) fn verdict(self, judged: u64, total: u64) -> Verdict {
+        let findings = self.all.into_iter();
+        let findings = findings.map(|((problem, version, path, why), (objects, examples))| {
+            let path = if path == "." { String::new() } else { path };
+            Finding { problem, version, path, why, objects, examples }
+        });
+        Verdict { findings: findings.collect(), omitted: self.omitted, judged, total }
+    }
+}
