@@ -61,14 +61,13 @@ async fn a_git_repository_with_an_unsupported_field_says_which() -> Result<()> {
     let story = Story::with_windlass("unsupported-git").await?;
     let upstream = story.follow("plain", &[("a.yaml", config_map("a", "1"))]).await?;
     let url = upstream.server.url(&upstream.repository);
-    let cases: [(&str, &str, Value); 3] = [
+    let cases: [(&str, &str, Value); 2] = [
         ("provider", "spec.provider", json!({"provider": "github"})),
         (
             "account",
             "spec.serviceAccountName",
             json!({"provider": "azure", "serviceAccountName": "a"}),
         ),
-        ("verify", "spec.verify", json!({"verify": {"mode": "HEAD", "secretRef": {"name": "k"}}})),
     ];
     for (name, field, more) in cases {
         story.git_repository(name, &url, more).await?;

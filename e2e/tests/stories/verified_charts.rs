@@ -62,7 +62,7 @@ async fn a_chart_counts_with_the_right_provenance_only() -> Result<()> {
     ensure!(message.contains("signed by Story <story@testbed.example> with key '"), "{message}");
 
     // Elsewhere the annotation means nothing, so nothing is done.
-    story
+    let _upstream = story
         .follow(
             "app",
             &[("chart/Chart.yaml", "apiVersion: v2\nname: chart\nversion: 1.0.0\n".to_owned())],

@@ -30,16 +30,16 @@ async fn refused(story: &Story, target: &Target, reason: &str, says: &str) -> Re
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -> Result<()> {
     let story = Story::with_windlass("verified-only").await?;
-    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let upstream = story.follow("app", &[("k/a.yaml", config_map("a", "1"))]).await?;
     let repository = &upstream.repository;
     let app = Target::kustomization("app");
-    story.kustomization("app", "app", json!({})).await?;
+    story.kustomization("app", "app", json!({"path": "k"})).await?;
     story.await_value("a", "1").await?;
 
     // The policy wakes its appliers. What was applied stays as it is, and nothing new comes.
     require(&story, json!("true")).await?;
     refused(&story, &app, "SourceNotVerified", "it does not ask for signatures").await?;
-    upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    upstream.push(&[("k/a.yaml", config_map("a", "2"))]).await?;
     refused(&story, &app, "SourceNotVerified", "requires verified sources").await?;
     story.await_value("a", "1").await?;
 
@@ -60,7 +60,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     verified(&story, "app", "False", "unsupported signature type: empty").await?;
     refused(&story, &app, "SourceNotVerified", "unsupported signature type: empty").await?;
     signer.sign(repository)?;
-    upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
+    upstream.push(&[("k/a.yaml", config_map("a", "3"))]).await?;
     verified(&story, "app", "True", "with key 'SHA256:").await?;
     story.await_value("a", "3").await?;
     story.await_ready(&app).await?;
@@ -72,7 +72,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
         [("kustomization.yaml", "resources: [map.yaml]\n"), ("map.yaml", &config_map("far", "1"))];
     base.commit(&files, "a base")?;
     let overlay = format!("resources: [a.yaml, \"{}?ref=main\"]\n", far.url(&base));
-    upstream.push(&[("kustomization.yaml", overlay)]).await?;
+    upstream.push(&[("k/kustomization.yaml", overlay)]).await?;
     refused(&story, &app, "BuildFailed", "its namespace requires verified sources").await?;
     ensure!(story.read(&Target::config_map("far")).await?.is_none(), "a base was applied");
 
