@@ -218,7 +218,7 @@ async fn why_names_what_is_wrong_with_releases() -> Result<()> {
         ("broken", "Apply", ["HelmRelease/{ns}/broken", "values are broken"]),
         ("hooked", "Apply", ["HelmRelease/{ns}/hooked", "migrate"]),
         ("secret", "Missing", ["HelmRelease/{ns}/secret", "Secret/{ns}/values does not exist"]),
-        ("nowhere", "Fetch", ["HelmChart/{ns}/", "nowhere"]),
+        ("nowhere", "Spec", ["HelmChart/{ns}/", "nowhere"]),
     ] {
         await_cause(&story, &format!("hr/{name}"), problem, &parts).await?;
     }
