@@ -1,4 +1,4 @@
-//! The group `notification.toolkit.fluxcd.io`: who is told what happened, and who may ask for a reconciliation.
+//! The group `notification.toolkit.fluxcd.io`: alerts about events, and webhooks that trigger reconciliations.
 //!
 //! Here: one file per kind, and how an Alert and a Receiver name objects. Elsewhere: what is sent and which requests count
 //! (`engines/notify`), sending and receiving (`src/controllers`).

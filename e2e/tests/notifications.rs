@@ -1,4 +1,4 @@
-//! Notifications: services are told what happened, and webhooks ask for reconciliations.
+//! Notifications: events are sent to services, and webhooks trigger reconciliations.
 //!
 //! Each story has a windlass of its own, which watches that story's namespace only. Services are a server on loopback that
 //! keeps what it is sent. Elsewhere: what each type of service is sent (`cargo xtask conformance notify`), events that are
@@ -120,7 +120,7 @@ async fn a_service_is_told_of_a_failure_and_of_its_end() -> Result<()> {
         Ok(all.into_iter().find(|it| it["metadata"]["revision"] == healed))
     };
     story.await_until("the end of the failure to be told", SOON, is_told).await?;
-    ensure!(service.sent("GitRepository", "NewArtifact").is_empty(), "nobody asked for these");
+    ensure!(service.sent("GitRepository", "NewArtifact").is_empty(), "no Alert selects these");
     story.end().await
 }
 

@@ -86,10 +86,10 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     story.await_object(&target, SOON, is_named).await?;
 
     // Somebody without rights changes nothing.
-    more["serviceAccountName"] = json!("nobody");
+    more["serviceAccountName"] = json!("without-rights");
     more["values"]["foo"] = json!("QUX");
     apply(&more).await?;
-    let user = format!("system:serviceaccount:{}:nobody", story.namespace);
+    let user = format!("system:serviceaccount:{}:without-rights", story.namespace);
     let is_refused = |object: &DynamicObject| {
         condition(object, "Ready")["message"].as_str().unwrap_or_default().contains(&user)
     };

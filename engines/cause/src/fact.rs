@@ -1,4 +1,4 @@
-//! Facts: what the walk asks, and what it is told.
+//! Facts: the queries of the walk, and their results.
 
 use std::collections::BTreeMap;
 

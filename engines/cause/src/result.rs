@@ -13,7 +13,7 @@ pub enum State {
     Stale,
     /// It is ready, but something that it applied is not.
     Degraded,
-    /// Somebody suspended it.
+    /// It is suspended.
     Suspended,
     /// It is on its way.
     Progressing,

@@ -12,7 +12,7 @@ use crate::fact::{Answer, Known, Query};
 use crate::related;
 use crate::result::{Cause, Problem, State, Step, Why};
 
-/// What is there, or what has to be asked first.
+/// A result, or the queries that have to be answered first.
 pub(crate) type Asked<T> = Result<T, Vec<Query>>;
 
 /// How many objects the way may have.

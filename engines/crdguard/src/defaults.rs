@@ -61,8 +61,8 @@ fn is_forbidden_null(value: &Value, node: &Node) -> bool {
     value.is_null() && !node.own.is_nullable
 }
 
-/// Finds fields that have the value of a default which is another now, or none: whether somebody chose that value is
-/// not known.
+/// Finds fields whose value equals the old default where the default changes or is removed: whether the value was set or
+/// defaulted is not known.
 pub(crate) fn changed(
     value: &Value,
     (node, before): (&Node, &Node),

@@ -12,7 +12,7 @@ const MAX_VERSIONS: usize = 64;
 /// Why a definition cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It is no definition, or one of an API version that is served no more.
+    /// It is no definition, or one of an API version that is no longer served.
     #[error("it is not a CustomResourceDefinition of apiextensions.k8s.io/v1")]
     Kind,
     /// A field that every definition has is absent or of another type.
@@ -126,7 +126,7 @@ impl Definition {
             .ok_or_else(|| Fault::Depth(version.to_owned()))
     }
 
-    /// A version by its name.
+    /// The version of this name.
     pub fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|it| it.name == name)
     }

@@ -140,7 +140,7 @@ impl Judge {
         all.filter(|name| self.new.version(name).is_none())
     }
 
-    /// Versions that are served no more.
+    /// Versions that are no longer served.
     fn unserved(&self) -> impl Iterator<Item = &str> {
         let all = self.old.versions.iter().filter(|it| it.is_served);
         all.map(|it| it.name.as_str()).filter(|name| !self.new.serves(name))
@@ -202,7 +202,7 @@ impl Judge {
             let users = self.managers.iter().filter(|(_, versions)| {
                 versions.contains(&version) && !versions.iter().any(|it| self.new.serves(it))
             });
-            let why = "is served no more, and is written".to_owned();
+            let why = "is no longer served, and is in use".to_owned();
             for (name, _) in users {
                 let key = Key { namespace: String::new(), name: name.clone() };
                 let about = (Problem::Unserved, version.as_str(), String::new(), why.clone());

@@ -177,7 +177,7 @@ fn a_version_that_a_manager_writes_is_not_served_no_more_unsaid() {
     let entry = |manager: &str, version: &str| json!({"manager": manager, "apiVersion": format!("acme.io/{version}")});
     object["metadata"]["managedFields"] =
         json!([entry("moved", "v1alpha1"), entry("moved", "v1"), entry("stays", "v1alpha1")]);
-    expect!["v1alpha1 is served no more, and is written (1 field manager: stays)"]
+    expect!["v1alpha1 is no longer served, and is in use (1 field manager: stays)"]
         .assert_eq(&lines(&old, &new, &[object]).join("\n"));
     assert!(lines(&old, &new, &[]).is_empty());
 }

@@ -32,7 +32,7 @@ pub enum Problem {
     Identity,
     /// A version is dropped in which objects may be stored.
     Stored,
-    /// A version is dropped or served no more that somebody writes objects in.
+    /// A version that clients still use is removed or no longer served.
     Unserved,
     /// The Service of the conversion webhook is not there.
     Webhook,
