@@ -1,10 +1,11 @@
 //! Delivery: from events to what services are sent, by Alerts and Providers.
 //!
-//! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`), what was told lately
+//! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `deciding`), what was told lately
 //! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`crate::events`), requests (`controllers::exchange`).
 
 mod attempt;
+mod deciding;
 mod dispatch;
 mod lane;
 mod lanes;

@@ -175,8 +175,7 @@ pub fn route(event: &Event, alert: &Alert, cluster: &dyn Cluster, settings: Sett
     let mut warnings = Vec::new();
     let wants = !alert.spec.suspend
         && is_from_source(event, alert, cluster, &mut warnings)
-        && is_included(event, alert, &mut warnings)
-        && !is_excluded(event, alert, &mut warnings);
+        && is_selected(event, alert, &mut warnings);
     if !wants {
         return Routed { warnings, route: None };
     }
@@ -261,29 +260,62 @@ fn is_label(key: &str, value: &str) -> bool {
     is_key && (value.is_empty() || is_name(value, 63))
 }
 
-fn is_included(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> bool {
-    let patterns = &alert.spec.inclusion_list;
-    patterns.is_empty() || matches_any(patterns, "inclusion", &event.message, warnings)
+/// How much work the patterns of an Alert may be for one event, in steps of a few nanoseconds.
+const MOST_WORK: usize = 200_000_000;
+
+/// How many steps it takes to compile a pattern, for each step that it takes to compare it with a byte.
+const COMPILING: usize = 1_000;
+
+/// How many steps a pattern counts for that is none: it may have been too large to be compiled.
+const FAILING: usize = MOST_WORK / 10;
+
+/// Whether the message is in the inclusion list, if there is one, and not in the exclusion list.
+fn is_selected(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> bool {
+    let (included, excluded) = (&alert.spec.inclusion_list, &alert.spec.exclusion_list);
+    let mut left = MOST_WORK;
+    let mut matches = |patterns: &[String], list: &str| {
+        matches_any(patterns, list, &event.message, (&mut left, &mut *warnings))
+    };
+    (included.is_empty() || matches(included, "inclusion")) && !matches(excluded, "exclusion")
 }
 
-fn is_excluded(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> bool {
-    matches_any(&alert.spec.exclusion_list, "exclusion", &event.message, warnings)
-}
-
+/// Whether a pattern matches.
+///
+/// Differs(flux): patterns that are too much work together are not compared, and a warning says so.
 fn matches_any(
     patterns: &[String],
     list: &str,
     message: &str,
-    warnings: &mut Vec<Warning>,
+    (left, warnings): (&mut usize, &mut Vec<Warning>),
 ) -> bool {
-    patterns.iter().any(|pattern| match Regexp::new(pattern) {
-        Ok(pattern) => pattern.is_match(message),
-        Err(_) => {
-            let message = format!("failed to compile {list} regex: {pattern}");
+    for text in patterns {
+        let compiled = if *left == 0 { None } else { Some(Regexp::new(text)) };
+        let work = match &compiled {
+            Some(Ok(pattern)) => {
+                pattern.work().saturating_mul(message.len().saturating_add(COMPILING))
+            }
+            Some(Err(_)) => FAILING.min(*left),
+            None => usize::MAX,
+        };
+        let (Some(compiled), Some(rest)) = (compiled, left.checked_sub(work)) else {
+            let message = format!(
+                "the patterns of the {list} list are too large for this event: those from `{text}` on are ignored"
+            );
             warnings.push(Warning::new("InvalidConfig", message));
-            false
+            *left = 0;
+            return false;
+        };
+        *left = rest;
+        match compiled {
+            Ok(pattern) if pattern.is_match(message) => return true,
+            Ok(_) => {}
+            Err(_) => {
+                let message = format!("failed to compile {list} regex: {text}");
+                warnings.push(Warning::new("InvalidConfig", message));
+            }
         }
-    })
+    }
+    false
 }
 
 fn send(

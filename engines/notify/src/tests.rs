@@ -55,6 +55,59 @@ fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::Outcome {
     Ok(Response { status, headers, body: body.as_bytes().to_vec() })
 }
 
+/// A cluster that has one Provider.
+struct OneProvider;
+
+impl crate::Cluster for OneProvider {
+    fn labels(&self, _: &crate::ObjectReference) -> Option<BTreeMap<String, String>> {
+        None
+    }
+
+    fn provider(&self, namespace: &str, name: &str) -> Option<Provider> {
+        let metadata = json!({"name": name, "namespace": namespace});
+        Provider::new(json!({"metadata": metadata, "spec": {"type": "slack"}})).ok()
+    }
+
+    fn secret(&self, _: &str, _: &str) -> Option<Secret> {
+        None
+    }
+}
+
+#[test]
+fn patterns_that_are_too_much_work_are_ignored_and_named() {
+    let event = Event { message: "x".repeat(30_000), ..event() };
+    let routed = |included: &[String], excluded: &[String]| {
+        let spec = json!({
+            "providerRef": {"name": "p"},
+            "eventSources": [{"kind": "Kustomization", "name": "*"}],
+            "eventSeverity": "info",
+            "inclusionList": included,
+            "exclusionList": excluded,
+        });
+        let metadata = json!({"name": "a", "namespace": "apps"});
+        let alert = Alert::new(json!({"metadata": metadata, "spec": spec})).unwrap();
+        let routed =
+            crate::route(&event, &alert, &OneProvider, crate::dispatch::Settings::default());
+        (routed.route.is_some(), routed.warnings)
+    };
+    let plain = |text: &str| vec![text.to_owned()];
+    assert_eq!(routed(&plain("^x+$"), &[]), (true, Vec::new()));
+    assert_eq!(routed(&plain("^x+$"), &plain("xx")), (false, Vec::new()));
+    // One that is large, and many of which each is small.
+    let many = (0..400).map(|number| format!("[a-w]{{40}}{number}")).collect::<Vec<_>>();
+    let broken = vec!["(".to_owned(); 100];
+    let (is_sent, warnings) = routed(&broken, &[]);
+    assert!(!is_sent && warnings.len() == 11, "{} warnings", warnings.len());
+    for costly in [plain(r"\pL{100}y"), many] {
+        let (is_sent, warnings) = routed(&costly, &[]);
+        assert!(!is_sent, "{warnings:?}");
+        let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+        assert!(warning.message.contains("the inclusion list are too large"), "{warning:?}");
+        let (is_sent, warnings) = routed(&[], &costly);
+        assert!(is_sent && warnings.len() == 1, "{warnings:?}");
+    }
+}
+
 #[test]
 fn a_server_that_fails_is_asked_again_until_the_time_is_over() {
     let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);

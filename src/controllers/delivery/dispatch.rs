@@ -14,8 +14,11 @@ use notify::{ObjectReference, Routed, Secret, Settings, Source, Warning};
 use objects::Gvk;
 
 use super::Delivery;
+use super::deciding::Deciding;
 use super::repetitions::Repetitions;
 use super::spool::Notification;
+use crate::controllers::context::Context;
+use crate::controllers::expressions::on_thread;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
 use crate::events::{Announcement, Origin, Severity, Sink};
 use crate::metrics::NotificationOutcome;
@@ -40,11 +43,13 @@ const OUR_GROUPS: &str = ".windlass.dev";
 pub(super) struct Dispatcher {
     delivery: Arc<Delivery>,
     told: Repetitions,
+    deciding: Deciding,
     is_listed: bool,
     has_waited: bool,
 }
 
 /// The labels of an object.
+#[derive(Clone)]
 enum Labels {
     /// Nobody has asked for them.
     Unread,
@@ -53,23 +58,23 @@ enum Labels {
 }
 
 /// The cluster, as the decision about one event reads it.
-struct Seen<'a> {
-    delivery: &'a Delivery,
-    labels: &'a Labels,
+struct Seen {
+    context: Arc<Context>,
+    labels: Labels,
     is_asked: Cell<bool>,
 }
 
-impl notify::Cluster for Seen<'_> {
+impl notify::Cluster for Seen {
     fn labels(&self, _: &ObjectReference) -> Option<BTreeMap<String, String>> {
         self.is_asked.set(true);
-        match self.labels {
+        match &self.labels {
             Labels::Unread => None,
             Labels::Read(labels) => labels.clone(),
         }
     }
 
     fn provider(&self, namespace: &str, name: &str) -> Option<notify::Provider> {
-        let provider = self.delivery.context.seen::<Provider>(namespace, name)?;
+        let provider = self.context.seen::<Provider>(namespace, name)?;
         notify::Provider::new(serde_json::to_value(&*provider).ok()?).ok()
     }
 
@@ -83,7 +88,8 @@ impl Dispatcher {
     /// The same event is not sent twice within the interval.
     pub(super) fn new(delivery: Arc<Delivery>, interval: Duration) -> Self {
         let told = Repetitions::within(interval);
-        Self { delivery, told, is_listed: false, has_waited: false }
+        let deciding = Deciding::default();
+        Self { delivery, told, deciding, is_listed: false, has_waited: false }
     }
 
     /// Whether another program posted an event about an object that nobody but this process reconciles.
@@ -140,23 +146,43 @@ impl Sink for Dispatcher {
             self.delivery.context.metrics.notified(NotificationOutcome::Repeated);
             return;
         }
-        self.delivery.dispatch(&event).await;
+        let alerts = self.delivery.asked(&event.object);
+        self.deciding.decide(&self.delivery, &Arc::new(event), alerts).await;
     }
 }
 
 impl Delivery {
-    /// Has every Alert that wants an event send it.
-    async fn dispatch(self: &Arc<Self>, event: &notify::Event) {
-        let alerts = self.context.store::<Alert>().state();
+    /// The Alerts that may want events of an object, by namespace.
+    fn asked(&self, object: &ObjectReference) -> BTreeMap<String, Vec<Arc<Alert>>> {
+        let mut asked: BTreeMap<String, Vec<Arc<Alert>>> = BTreeMap::new();
+        for alert in self.context.store::<Alert>().state() {
+            let more = named(&*alert, EVENT_SOURCES).unwrap_or_else(|message| {
+                let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
+                let (reason, annotations) = ("InvalidConfig", BTreeMap::new());
+                self.warn(&namespace, &name, Warning { reason, message, annotations });
+                Vec::new()
+            });
+            if may_want(&alert, &more, object) {
+                asked.entry(alert.namespace().unwrap_or_default()).or_default().push(alert);
+            }
+        }
+        asked
+    }
+
+    /// Has every Alert of a namespace that wants an event send it.
+    pub(super) async fn dispatch(
+        self: &Arc<Self>,
+        event: &Arc<notify::Event>,
+        alerts: &[Arc<Alert>],
+    ) {
         let mut labels = Labels::Unread;
         let mut notifications = Vec::new();
-        for alert in &alerts {
+        for alert in alerts {
             let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
-            let Some(alert) = self.candidate(alert, &event.object) else { continue };
-            let mut decided = self.route(event, &alert, &labels);
+            let mut decided = self.route(event, alert, &labels).await;
             if matches!(labels, Labels::Unread) && decided.1 {
                 labels = Labels::Read(self.labels(&event.object).await);
-                decided = self.route(event, &alert, &labels);
+                decided = self.route(event, alert, &labels).await;
             }
             let Routed { warnings, route } = decided.0;
             for warning in warnings {
@@ -171,39 +197,40 @@ impl Delivery {
         self.put(notifications).await;
     }
 
-    /// An Alert as the engine reads it, if it may want events of an object.
-    fn candidate(&self, alert: &Alert, object: &ObjectReference) -> Option<notify::Alert> {
-        let more = named(alert, EVENT_SOURCES).unwrap_or_else(|message| {
-            let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
-            let (reason, annotations) = ("InvalidConfig", BTreeMap::new());
-            self.warn(&namespace, &name, Warning { reason, message, annotations });
-            Vec::new()
-        });
-        if !may_want(alert, &more, object) {
-            return None;
-        }
-        let mut read = notify::Alert::new(serde_json::to_value(alert).ok()?).ok()?;
-        // They are objects of all labels.
-        let more = more.into_iter().map(|source| Source { match_labels: None, ..source });
-        read.spec.event_sources.extend(more);
-        Some(read)
-    }
-
-    /// What an Alert makes of an event, and whether it asked for the labels of the object.
-    fn route(
+    /// What an Alert makes of an event, and whether it asked for the labels of the object. Its patterns may be much work,
+    /// so namespaces take turns.
+    async fn route(
         &self,
-        event: &notify::Event,
-        alert: &notify::Alert,
+        event: &Arc<notify::Event>,
+        alert: &Arc<Alert>,
         labels: &Labels,
     ) -> (Routed, bool) {
-        let seen = Seen { delivery: self, labels, is_asked: Cell::new(false) };
+        let namespace = alert.namespace().unwrap_or_default();
+        let seen = Seen {
+            context: self.context.clone(),
+            labels: labels.clone(),
+            is_asked: Cell::new(false),
+        };
         let settings = Settings {
             no_cross_namespace: self.context.settings.no_cross_namespace_refs,
             allows_service_accounts: false,
             now: jiff::Timestamp::now().as_second(),
         };
-        let routed = notify::route(event, alert, &seen, settings);
-        (routed, seen.is_asked.get())
+        let (event, alert) = (event.clone(), alert.clone());
+        let decided = on_thread(&namespace, move || {
+            let alert = readable(&alert)?;
+            let routed = notify::route(&event, &alert, &seen, settings);
+            Some((routed, seen.is_asked.get()))
+        });
+        match decided.await {
+            Ok(Some(decided)) => decided,
+            Ok(None) => (Routed { warnings: Vec::new(), route: None }, false),
+            Err(broken) => {
+                let (reason, annotations) = ("NotificationDispatchFailed", BTreeMap::new());
+                let warning = Warning { reason, message: broken.to_string(), annotations };
+                (Routed { warnings: vec![warning], route: None }, false)
+            }
+        }
     }
 
     /// The labels of an object as they are now; none if it is gone or cannot be read, which is logged.
@@ -230,6 +257,15 @@ impl Delivery {
             }
         }
     }
+}
+
+/// An Alert as the engine reads it, with what an annotation names besides.
+fn readable(alert: &Alert) -> Option<notify::Alert> {
+    let mut read = notify::Alert::new(serde_json::to_value(alert).ok()?).ok()?;
+    // They are objects of all labels.
+    let more = named(alert, EVENT_SOURCES).unwrap_or_default().into_iter();
+    read.spec.event_sources.extend(more.map(|source| Source { match_labels: None, ..source }));
+    Some(read)
 }
 
 /// Whether an Alert names an object, but for what is costly to find out.
