@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use e2e::harness::flux::{SOON, condition};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, Target};
 use serde_json::{Value, json};
 
 /// The key that opens the recorded files, as it must not be told.
@@ -108,8 +108,7 @@ async fn what_sops_encrypted_is_plain_in_the_cluster() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() -> Result<()> {
-    let story = Story::begin("decryption-keys").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let story = Story::with_windlass("decryption-keys").await?;
     let right = recorded("build-resource-secret", "app")?;
     let wrong = recorded("build-resource-wrongkey", "app")?;
     let _upstream = story.follow("app", &borrowed(&right.files)).await?;
@@ -136,7 +135,7 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     ensure!(entry(&story, "db", "user").await? == "admin", "not decrypted");
     let status = story.expect(&target).await?.data["status"].to_string();
     let events = story.events("Kustomization", "app").await?.join("\n");
-    for told in [status, events, windlass.operator.log()?] {
+    for told in [status, events, story.windlass().await?.operator.log()?] {
         ensure!(!told.contains(KEY) && !told.contains("AGE-SECRET-KEY"), "a key is told: {told}");
     }
     story.end().await
