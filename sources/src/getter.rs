@@ -15,6 +15,7 @@ use tree::{Builder, Files as _, Memory, RelPath};
 use crate::archive::{ExtractOptions, extract, unzip};
 use crate::bases::{web, without_credentials};
 use crate::bucket::{self, Endpoint, Identity, Server};
+use crate::chain;
 use crate::git::{self, Content, Credentials, Kind, Reference, RemoteUrl, Revision, Scheme};
 use crate::http::Tls;
 
@@ -291,17 +292,6 @@ fn below(tree: &Memory, folder: &str) -> Result<Memory, String> {
         true => Err(format!("there is no directory `{folder}` in it")),
         false => Ok(files),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

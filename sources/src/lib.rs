@@ -25,3 +25,9 @@ pub mod plan;
 pub mod reason;
 pub mod store;
 pub mod versions;
+
+/// An error and all that are behind it, separated by colons.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let behind = std::iter::successors(error.source(), |error| error.source());
+    behind.fold(error.to_string(), |text, error| format!("{text}: {error}"))
+}

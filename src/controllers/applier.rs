@@ -21,7 +21,7 @@ use reconcile::{
 use super::context::Context;
 use super::expressions::{Expressions, Kept};
 use super::kept::Memories;
-use super::kind::{Controlled, node_named, node_of};
+use super::kind::{Controlled, log_failed_request, node_named, node_of};
 use super::namespaces::{self, Namespaces};
 use super::record::Latest;
 use super::reference::References;
@@ -265,9 +265,7 @@ pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Opti
         None => session.attempt(object).await,
     };
     outcome.unwrap_or_else(|error| {
-        let Node { kind, name, namespace, .. } = &session.node;
-        tracing::error!(controller_kind = kind, name, namespace, error = %error,
-            "request to the API server failed, retrying");
+        log_failed_request(&session.node, &error);
         Some(AFTER_REFUSAL)
     })
 }

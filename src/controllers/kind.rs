@@ -13,6 +13,7 @@ use reconcile::Node;
 
 use super::context::Context;
 use super::kept::Memories;
+use crate::cluster::ClusterError;
 use crate::cluster::kind::OurKind;
 
 /// A kind of ours that has runs.
@@ -54,6 +55,17 @@ pub(crate) fn node_of<K: OurKind>(object: &K) -> Node {
 /// The same, for one that is known by name only.
 pub(crate) fn node_named<K: OurKind>(namespace: &str, name: &str) -> Node {
     Node::new(&K::group(&()), &K::kind(&()), namespace, name)
+}
+
+/// Logs that a run of an object ended because the API server did not do what it was asked; it is repeated.
+pub(crate) fn log_failed_request(node: &Node, error: &ClusterError) {
+    tracing::error!(
+        controller_kind = node.kind,
+        name = node.name,
+        namespace = node.namespace,
+        error = %error,
+        "request to the API server failed, retrying"
+    );
 }
 
 /// Annotation that asks for a run now.

@@ -23,7 +23,7 @@ use super::context::Context;
 use super::delivery::CONTROLLER;
 use super::expressions::on_thread;
 use super::kept::Memories;
-use super::kind::{Controlled, REQUESTED_AT, node_of};
+use super::kind::{Controlled, REQUESTED_AT, log_failed_request, node_of};
 use super::own_kinds::{RESOURCES, named};
 use super::record::{Latest, conditions_of, listed, status_of};
 use super::reference::References;
@@ -77,13 +77,7 @@ async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
         attempt(context, &node, &memory, &latest, &object).await
     };
     outcome.unwrap_or_else(|error| {
-        tracing::error!(
-            controller_kind = node.kind,
-            name = node.name,
-            namespace = node.namespace,
-            error = %error,
-            "request to the API server failed, retrying"
-        );
+        log_failed_request(&node, &error);
         Some(retry_after(context, &memory))
     })
 }

@@ -25,7 +25,7 @@ use sources::store::Store;
 use super::catalog::Provider;
 use super::context::Context;
 use super::kept::Memories;
-use super::kind::{Controlled, node_of};
+use super::kind::{Controlled, log_failed_request, node_of};
 use super::record::{FINALIZER, Latest, status_of};
 use super::{hold, marks};
 use crate::cluster::ClusterError;
@@ -241,13 +241,7 @@ async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duratio
         attempt(context, &node, &memory, &latest, &object).await
     };
     outcome.unwrap_or_else(|error| {
-        tracing::error!(
-            controller_kind = node.kind,
-            name = node.name,
-            namespace = node.namespace,
-            error = %error,
-            "request to the API server failed, retrying"
-        );
+        log_failed_request(&node, &error);
         // Delays that grow are for remotes; an API server that was gone for long is not to be waited for once more.
         Some(retry_after(context, &memory).min(AFTER_REFUSAL))
     })

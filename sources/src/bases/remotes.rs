@@ -13,6 +13,7 @@ use kustomize::{Error, Files, Inflation, Place, Repository};
 
 use super::web::{self, without_credentials};
 use super::worktree::{self, Astray, Worktree};
+use crate::chain;
 use crate::git::{self, Content, Context, Credentials, Remote, RemoteUrl, Scheme};
 use crate::http::Tls;
 
@@ -163,17 +164,6 @@ fn checkout(
     context: &Context,
 ) -> Result<git::Checkout, git::Error> {
     git::named(remote, reference, |found| git::checkout(remote, found, content, context))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 impl<F: Files> Files for Remotes<F> {

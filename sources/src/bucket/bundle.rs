@@ -12,6 +12,7 @@ use super::fetch::collect;
 use super::index::Object;
 use super::{Error, Known, Remote};
 use crate::archive::{Contents, ExtractOptions, extract, unzip};
+use crate::chain;
 use crate::ignore::{IGNORE_FILE, Matcher};
 
 /// The largest bundle, in bytes as it is in the bucket.
@@ -144,12 +145,6 @@ fn unpack(kind: Kind, body: &[u8], limits: Limits) -> Result<Memory, String> {
         Kind::Zip => unzip(Cursor::new(body), &options),
     };
     unpacked.map_err(|error| chain(&error))
-}
-
-/// An error and what is behind it.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let behind = std::iter::successors(error.source(), |error| error.source());
-    behind.fold(error.to_string(), |text, error| format!("{text}: {error}"))
 }
 
 #[cfg(test)]
