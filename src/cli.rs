@@ -5,6 +5,7 @@ mod build;
 mod bundle;
 mod check;
 mod connection;
+mod crd;
 mod describe;
 mod events;
 mod export;
@@ -64,6 +65,7 @@ fn command() -> Command {
         declared!("bundle", BUNDLE, bundle::Args),
         declared!("check", CHECK, check::Args),
         declared!("completion", COMPLETION, shell::Completion),
+        declared!("crd", CRD, crd::Args),
         declared!("describe", DESCRIBE, describe::Args, describe::EXAMPLES),
         declared!("events", EVENTS, events::Args, events::EXAMPLES),
         declared!("export", EXPORT, export::Args, export::EXAMPLES),
@@ -104,6 +106,8 @@ const DESCRIBE: &str = "Describe an object: conditions, sources, what it applied
 const EVENTS: &str = "Print what happened to objects and their sources";
 const EXPORT: &str = "Print objects as manifests";
 const GET: &str = "Print objects of any kinds in one table";
+const CRD: &str =
+    "Show who uses a CustomResourceDefinition, and what another definition would do to its objects";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const HISTORY: &str = "Print what was applied or released, and when";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
@@ -169,6 +173,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("export", given)) => export::run(&flags(given)?),
         Some(("get", given)) => get::run(&flags(given)?),
         Some(("history", given)) => history::run(&flags(given)?),
+        Some(("crd", given)) => crd::run(&flags(given)?),
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
         Some(("man", given)) => shell::man(&flags(given)?, command()).map(|()| ExitCode::SUCCESS),

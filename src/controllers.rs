@@ -13,6 +13,7 @@ pub(crate) mod bucket;
 pub(crate) mod catalog;
 mod contest;
 pub(crate) mod context;
+pub(crate) mod crd_guard;
 mod crd_watch;
 pub(crate) mod delivery;
 mod dependencies;

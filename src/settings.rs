@@ -170,6 +170,16 @@ pub(crate) struct Settings {
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) insecure_remote_bases: bool,
 
+    /// Whether CustomResourceDefinitions are written and deleted only if the objects that exist stay as they are
+    #[arg(long, default_value = "on")]
+    pub(crate) crd_guard: CrdGuard,
+
+    /// Let the annotations that loosen the guard of CustomResourceDefinitions count also for objects that are applied as
+    /// a ServiceAccount
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) tenant_crd_force: bool,
+
     /// ServiceAccount to impersonate for objects without spec.serviceAccountName
     #[arg(long, value_name = "NAME")]
     pub(crate) default_service_account: Option<String>,
@@ -211,6 +221,15 @@ pub(crate) struct Settings {
     /// What has no meaning here.
     #[command(flatten)]
     accepted: Accepted,
+}
+
+/// Whether CustomResourceDefinitions are guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CrdGuard {
+    /// They are.
+    On,
+    /// They are written and deleted as Flux does it.
+    Off,
 }
 
 /// Least important lines that are logged.

@@ -96,7 +96,7 @@ async fn rights(cluster: &Cluster, findings: &mut Findings) {
         ("apps", "deployments"),
     ];
     for (group, resource) in wanted {
-        match cluster.may_create(group, resource).await {
+        match cluster.may("create", group, resource).await {
             Ok(true) => say(Mark::Success, &format!("this user can create {resource}")),
             Ok(false) => findings.fail(&format!(
                 "this user cannot create {resource}.{group}: use a kubeconfig of a cluster administrator"

@@ -14,7 +14,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// Lines for people
     Text,
     /// JSON

@@ -333,6 +333,8 @@ pub(super) struct Page<T> {
     pub(super) next: Option<String>,
     /// The version of the list.
     pub(super) version: Option<String>,
+    /// How many objects come after the page, as far as the server knows.
+    pub(super) remaining: u64,
 }
 
 impl<T: Wire> Page<T> {
@@ -344,6 +346,7 @@ impl<T: Wire> Page<T> {
         struct ListMeta {
             resource_version: Option<String>,
             r#continue: Option<String>,
+            remaining_item_count: Option<i64>,
         }
         let (mut items, mut meta) = (Vec::new(), ListMeta::default());
         for (name, value) in members(json)? {
@@ -357,7 +360,9 @@ impl<T: Wire> Page<T> {
             }
         }
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
-        Ok(Self { items, next: said(meta.r#continue), version: said(meta.resource_version) })
+        let (next, version) = (said(meta.r#continue), said(meta.resource_version));
+        let remaining = meta.remaining_item_count.and_then(|it| u64::try_from(it).ok());
+        Ok(Self { items, next, version, remaining: remaining.unwrap_or_default() })
     }
 }
 

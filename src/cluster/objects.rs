@@ -271,19 +271,20 @@ impl Cluster {
         to_object(self.send(Method::POST, &path, "application/json", body_of(object)?).await?)
     }
 
-    /// Whether this user may create objects of a resource anywhere.
+    /// Whether this user may do something with all objects of a resource.
     ///
     /// # Errors
     /// The server's refusal.
-    pub(crate) async fn may_create(
+    pub(crate) async fn may(
         &self,
+        verb: &str,
         group: &str,
         resource: &str,
     ) -> Result<bool, ClusterError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"verb": "create", "group": group, "resource": resource}},
+            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let body = review.to_string().into_bytes();
@@ -347,6 +348,23 @@ impl Cluster {
         manager: &str,
     ) -> Result<Object, ClusterError> {
         self.merge_patch(resource, place, patch, &format!("{manager}{STRICT}")).await
+    }
+
+    /// Changes the status of an object that is cluster-wide by a merge patch.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn merge_patch_status(
+        &self,
+        resource: &Resource,
+        name: &str,
+        patch: &Value,
+        manager: &str,
+    ) -> Result<(), ClusterError> {
+        let path = resource.path("", Some(name))?;
+        let path = format!("{path}/status?fieldManager={manager}");
+        let body = patch.to_string().into_bytes();
+        self.send(Method::PATCH, &path, "application/merge-patch+json", body).await.map(drop)
     }
 
     /// What a merge patch would make of an object, which stays as it is.

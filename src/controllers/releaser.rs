@@ -8,6 +8,7 @@
 pub(crate) mod action_options;
 pub(crate) mod chart;
 mod culprit;
+mod definitions;
 mod drift;
 pub(crate) mod drive;
 pub(crate) mod hook_watch;

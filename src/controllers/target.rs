@@ -71,6 +71,11 @@ impl Target {
         self.key.destination.is_empty() && self.key.user.is_empty()
     }
 
+    /// Whether requests are in the name of a ServiceAccount that a spec or a flag names.
+    pub(crate) fn is_impersonated(&self) -> bool {
+        !self.key.user.is_empty()
+    }
+
     /// Permits for those who apply now.
     pub(crate) fn applying(&self) -> &Permits {
         &self.destination.applying

@@ -7,6 +7,7 @@ mod adoption;
 mod appliers;
 mod bad_input;
 mod bundle;
+mod crd_guard;
 mod crds;
 mod depends_on;
 mod drift;

@@ -9,6 +9,8 @@ mod bad_input;
 mod bucket;
 mod chart_places;
 mod crd_cr_namespace;
+mod crd_guard;
+mod crd_schemas;
 mod decryption;
 mod deletion_policies;
 mod dependency_cycle;

@@ -132,6 +132,8 @@ pub enum SeenState {
     Finished,
     /// The API server refused the dry-run, and how that is told ([`crate::refusal::describe`]).
     Refused(String),
+    /// It would break objects that exist, and how that is told: the program's guard of CustomResourceDefinitions.
+    Incompatible(String),
     /// Not one of our manifests: only its health is of interest.
     Unmanaged,
 }
@@ -229,6 +231,7 @@ fn later(time: Time, by: Duration) -> Time {
 fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict<Step>> {
     let stage = desired.stages.get(at)?;
     let (mut refused, mut unseen) = (Vec::new(), Vec::new());
+    let mut why = reason::RECONCILIATION_FAILED;
     let (mut add, mut ids, mut recreate) = (Vec::new(), Vec::new(), Vec::new());
     let mut hash = Sha256::new();
     let mut waited = Vec::new();
@@ -238,6 +241,10 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         match state {
             SeenState::Unmanaged => unseen.push(id.subject()),
             SeenState::Refused(text) => refused.push(text.as_str()),
+            SeenState::Incompatible(text) => {
+                why = reason::CRD_INCOMPATIBLE;
+                refused.push(text.as_str());
+            }
             SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated => {
                 hash.update(format!("{id}\n{}\n", manifest.digest));
                 ids.push(id.clone());
@@ -253,12 +260,12 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
             add.push((id.clone(), manifest.object.gvk().version));
         }
     }
-    let why = reason::RECONCILIATION_FAILED;
     if !refused.is_empty() && !observed.is_correction {
         return Some(failed(desired, observed, why, refused.join("\n"), BTreeSet::new()));
     }
     if !unseen.is_empty() {
         let text = format!("not observed: {}", unseen.join(", "));
+        let why = reason::RECONCILIATION_FAILED;
         return Some(failed(desired, observed, why, text, BTreeSet::new()));
     }
     let mut steps = Vec::new();
@@ -329,13 +336,17 @@ fn clear_away(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
 /// Drift that cannot be corrected: what is refused while everything else is as it should be.
 fn uncorrected(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+    let mut why = reason::RECONCILIATION_FAILED;
     let refused =
         manifests.filter_map(|manifest| match &observed.objects.get(&manifest.id)?.state {
             SeenState::Refused(text) => Some(text.as_str()),
+            SeenState::Incompatible(text) => {
+                why = reason::CRD_INCOMPATIBLE;
+                Some(text.as_str())
+            }
             _ => None,
         });
     let refused: Vec<&str> = refused.collect();
-    let why = reason::RECONCILIATION_FAILED;
     (!refused.is_empty())
         .then(|| failed(desired, observed, why, refused.join("\n"), BTreeSet::new()))
 }

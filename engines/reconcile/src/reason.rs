@@ -118,6 +118,10 @@ reasons! {
     INVALID_WINDOW = "InvalidWindow";
     /// The schedule annotation cannot be parsed.
     INVALID_SCHEDULE = "InvalidSchedule";
+    /// A CustomResourceDefinition does not fit the objects that exist, so it is not written.
+    CRD_INCOMPATIBLE = "CRDIncompatible";
+    /// A CustomResourceDefinition is left to those who still use it, instead of being deleted.
+    CRD_RELEASED = "CRDReleased";
     /// Somebody else undoes what is applied, again and again.
     CONTESTED = "Contested";
     /// A window is open.

@@ -205,6 +205,9 @@ impl<O: Owner> World<O> {
             Err(text) => return Ok(Some(text)),
         };
         member.object.set_annotation(HOOK_ANNOTATION, operation);
+        if let Some(refused) = self.refused_hook(&member.object).await? {
+            return Ok(Some(refused));
+        }
         let cluster = &self.target.cluster;
         let created = match member.id.kind == CRD {
             true => {

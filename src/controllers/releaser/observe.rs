@@ -17,6 +17,7 @@ use super::members::{self, Member};
 use super::world::World;
 use super::{Owner, culprit};
 use crate::cluster::ClusterError;
+use crate::controllers::crd_guard;
 use crate::controllers::object_watcher::{Awaited, Labelled, Moment};
 
 /// How often an object is observed that no watch tells of.
@@ -221,9 +222,13 @@ impl<O: Owner> World<O> {
         let mut left = Vec::new();
         for (member, live) in leaving.iter().zip(found.map_err(|error| self.no_answer(&error))?) {
             self.saw(member, live.as_ref(), since);
-            if let Some(live) = live
-                && !members::is_of_another(&live, &record.name, &record.namespace)
-            {
+            let is_left = live.is_some_and(|live| {
+                let is_ours = live.annotation(members::RELEASE_NAME) == Some(&record.name);
+                // A definition without the marks of a release was left to those who use it.
+                let is_released = crd_guard::is_definition(&live) && !is_ours;
+                !is_released && !members::is_of_another(&live, &record.name, &record.namespace)
+            });
+            if is_left {
                 on.insert(member.node());
                 left.push(member.id.subject());
             }

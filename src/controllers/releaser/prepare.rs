@@ -3,6 +3,7 @@
 //! All of it may be done again. Elsewhere: the chart (`chart`), values (`values`), post-renderers (`postrender`), the
 //! record (`world`).
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,12 @@ pub(super) struct Prepared {
 enum Refusal {
     Told(String),
     Rest(Rest),
+}
+
+impl From<Rest> for Refusal {
+    fn from(rest: Rest) -> Self {
+        Self::Rest(rest)
+    }
 }
 
 impl<O: Owner> World<O> {
@@ -202,7 +209,7 @@ impl<O: Owner> World<O> {
         if helm::values::process_dependencies(&mut chart, config).is_err() {
             return Ok(());
         }
-        let mut written = Vec::new();
+        let mut wanted = Vec::new();
         for file in chart::crds(&chart) {
             let read = manifest::read(&file.path, &file.file.data, &goyaml::Limits::default());
             let all = read.map_err(|error| Refusal::Told(format!("parsing {error}")))?;
@@ -223,9 +230,18 @@ impl<O: Owner> World<O> {
                 }
                 object.set_label(O::OWNERSHIP.name, &self.node.whole().name);
                 object.set_label(O::OWNERSHIP.namespace, &self.node.namespace);
-                if self.apply_crd(&object, policy).await? {
-                    written.push(object);
-                }
+                wanted.push(object);
+            }
+        }
+        // What is there already stays as it is by that policy, so nothing is to be judged.
+        let skipped = match policy {
+            CrdsPolicy::CreateReplace => self.admitted(wanted.iter()).await?,
+            CrdsPolicy::Create | CrdsPolicy::Skip => BTreeSet::new(),
+        };
+        let mut written = Vec::new();
+        for object in wanted.into_iter().filter(|it| !skipped.contains(&it.id())) {
+            if self.apply_crd(&object, policy).await? {
+                written.push(object);
             }
         }
         let established = async {
@@ -253,6 +269,9 @@ impl<O: Owner> World<O> {
         if live.is_some() && policy == CrdsPolicy::Create {
             return Ok(false);
         }
+        let guard = self.guard();
+        let migrated = self.permit.aside(guard.migrate(object, MANAGER)).await;
+        migrated.map_err(|error| failed("migrate the objects of", error))?;
         let applied = cluster.apply(&resource, object, MANAGER, Write::Write).await;
         applied.map_err(|error| failed("apply", error))?;
         Ok(true)
@@ -304,6 +323,7 @@ impl<O: Owner> World<O> {
             MemberError::Refused(text) => Refusal::Told(text),
             MemberError::Cluster(error) => Refusal::Rest(self.no_answer(&error)),
         })?;
+        self.admitted(all.iter().map(|it| &it.object)).await?;
         if self.wish.options.of_action(action).take_ownership {
             return Ok(());
         }

@@ -284,7 +284,7 @@ impl<O: Owner> World<O> {
         Err(Rest::Blocked(words::STATE_ERROR, text, Wake::on([node]).and_at(self.soon_again())))
     }
 
-    fn soon_again(&self) -> Time {
+    pub(super) fn soon_again(&self) -> Time {
         jiff::Timestamp::now().saturating_add(self.desired().interval).unwrap_or(Time::MAX)
     }
 

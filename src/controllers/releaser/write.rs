@@ -16,6 +16,7 @@ use super::world::World;
 use super::{MANAGER, Owner, merge};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
+use crate::controllers::crd_guard::{self, Change};
 
 /// What became of the objects of a revision.
 #[derive(Default)]
@@ -62,6 +63,16 @@ fn batches(members: &[Member]) -> impl Iterator<Item = &[Member]> {
     members.chunk_by(|a, b| a.id.kind == b.id.kind)
 }
 
+/// Objects in the order in which they are deleted, but definitions behind those that may be of their kinds.
+///
+/// Differs(helm 4): there a definition goes first and takes its objects with it.
+fn definitions_last<T: std::borrow::Borrow<Member>>(members: Vec<T>) -> Vec<T> {
+    let is_definition = |it: &T| crd_guard::is_definition(&it.borrow().object);
+    let (definitions, mut all): (Vec<T>, Vec<T>) = members.into_iter().partition(is_definition);
+    all.extend(definitions);
+    all
+}
+
 impl<O: Owner> World<O> {
     fn width(&self) -> usize {
         usize::from(self.context.settings.concurrent_ssa)
@@ -94,9 +105,11 @@ impl<O: Owner> World<O> {
             (false, false) => WriteMode::Merged,
         };
         let was_merged = base.is_some_and(|base| !base.is_server_side());
+        let left_alone = self.left_alone(&members).await?;
         for batch in batches(&members) {
             let writes: Vec<_> = batch
                 .iter()
+                .filter(|member| !left_alone.contains(&member.id))
                 .map(|member| {
                     let original = before.iter().find(|it| it.id == member.id);
                     self.write(member, original, mode, was_merged, journal)
@@ -104,7 +117,8 @@ impl<O: Owner> World<O> {
                 .collect();
             let done: Vec<Result<bool, Unwritten>> =
                 stream::iter(writes).buffered(self.width()).collect().await;
-            for (member, done) in batch.iter().zip(done) {
+            let written = batch.iter().filter(|member| !left_alone.contains(&member.id));
+            for (member, done) in written.zip(done) {
                 match done {
                     Ok(true) => applied.created.push(member.id.to_string()),
                     Ok(false) => {}
@@ -122,6 +136,7 @@ impl<O: Owner> World<O> {
         }
         let wanted: BTreeSet<&ObjectId> = members.iter().map(|it| &it.id).collect();
         let left: Vec<&Member> = before.iter().filter(|it| !wanted.contains(&it.id)).collect();
+        let left = definitions_last(left);
         let mut faults = Vec::new();
         for member in left {
             let fault = self.remove(member, record, "Background").await?;
@@ -268,6 +283,14 @@ impl<O: Owner> World<O> {
         if is_kept {
             return Ok(None);
         }
+        if crd_guard::is_definition(&live) {
+            match self.released(&live, record).await {
+                Ok(true) => return Ok(None),
+                Ok(false) => {}
+                Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
+                Err(error) => return Ok(Some(format!("{}: {error}", id.subject()))),
+            }
+        }
         self.target.watcher().released(&self.node, id);
         let (namespace, name) = (id.namespace.as_str(), id.name.as_str());
         match cluster.delete_with(&member.resource, namespace, name, live.uid(), how).await {
@@ -284,6 +307,7 @@ impl<O: Owner> World<O> {
             Err(text) => return Ok(Some(text)),
         };
         let mut faults = Vec::new();
+        let leaving = definitions_last(leaving);
         for batch in batches(&leaving) {
             let removals: Vec<_> = batch.iter().map(|it| self.remove(it, record, how)).collect();
             let done: Vec<Result<Option<String>, Rest>> =
@@ -302,7 +326,8 @@ impl<O: Owner> World<O> {
             Ok(members) => members,
             Err(_) => self.members_that_are_served(record).await?,
         };
-        for member in members.iter().filter(|it| created.contains(it.id.to_string().as_str())) {
+        let made = members.iter().filter(|it| created.contains(it.id.to_string().as_str()));
+        for member in definitions_last(made.collect()) {
             self.remove(member, record, "Background").await?;
         }
         Ok(())
@@ -317,6 +342,12 @@ impl<O: Owner> World<O> {
         let (mut changed, mut faults) = (Vec::new(), Vec::new());
         for (member, payload, is_missing) in drifted {
             let member = Member { object: payload, ..member };
+            if let Some((id, Change::Refused(text))) =
+                self.guarded([&member.object].into_iter()).await?.pop()
+            {
+                faults.push(format!("{}: {text}", id.subject()));
+                continue;
+            }
             let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };
             match self.write(&member, None, WriteMode::Server, false, &journal).await {
                 Ok(_) => {

@@ -13,6 +13,7 @@ use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
+use crate::controllers::crd_guard::{self, Change, Guard};
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::object_watcher::{Knowledge, Moment};
 
@@ -40,7 +41,11 @@ impl World {
         if self.known().seen.contains_key(&manifest.id) {
             return Ok(());
         }
-        let state = match self.compare(manifest).await {
+        let compared = match self.compare(manifest).await {
+            Ok(state) => self.guarded(manifest, state).await,
+            refused => refused,
+        };
+        let state = match compared {
             // Of drift, one object that cannot be compared does not keep the others.
             Err(error) if self.settings.is_correction && error.is_of_object() => {
                 self.refused(manifest, &error)
@@ -50,6 +55,28 @@ impl World {
         let state = self.within_measure(manifest, state);
         self.known().seen.insert(manifest.id.clone(), state);
         Ok(())
+    }
+
+    /// A CustomResourceDefinition is written only if it fits the objects that exist.
+    async fn guarded(
+        &self,
+        manifest: &Manifest,
+        state: SeenState,
+    ) -> Result<SeenState, ClusterError> {
+        let would_be_written =
+            matches!(state, SeenState::Missing | SeenState::Differs | SeenState::Refused(_));
+        if !would_be_written || !crd_guard::is_definition(&manifest.object) {
+            return Ok(state);
+        }
+        let guard = Guard::new(&self.context, &self.target);
+        let change = guard.change(&manifest.object, MANAGER);
+        Ok(match self.permit.aside(change).await? {
+            Change::Allowed => state,
+            // The dry-run was refused for what is done before the write.
+            Change::Migrates => SeenState::Differs,
+            Change::Skipped => SeenState::Skipped,
+            Change::Refused(text) => SeenState::Incompatible(self.settings.secrets.mask(&text)),
+        })
     }
 
     /// Drift is corrected, but not without end where somebody else undoes it each time.
@@ -222,7 +249,10 @@ impl World {
         let text = error.to_string();
         let force =
             self.settings.force || switches_for_apply(&manifest.object, live.as_ref()).force;
-        let Some(live) = live.filter(|_| force && may_be_immutable(word(error), &text)) else {
+        // All objects of a kind would go with its definition.
+        let may_be_recreated = force && !crd_guard::is_definition(&manifest.object);
+        let is_immutable = may_be_immutable(word(error), &text);
+        let Some(live) = live.filter(|_| may_be_recreated && is_immutable) else {
             return Ok(self.refused(manifest, error));
         };
         // Deleting would be for nothing if the manifest were refused as a new object too, so it is tried under

@@ -1,10 +1,11 @@
 //! Writes objects: applies a stage, recreates what may not change, deletes what left.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use apply::{Action, Manifest, SeenState};
+use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{Reason, Rest, Wake, reason};
@@ -13,8 +14,12 @@ use super::World;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
+use crate::controllers::crd_guard::claims::Mark;
+use crate::controllers::crd_guard::{self, Guard, Removal};
+use crate::controllers::kind::Controlled as _;
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::object_watcher::Moment;
+use crate::events::{Event, Severity};
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {
@@ -140,6 +145,10 @@ impl World {
             }
             None => {}
         }
+        if crd_guard::is_definition(&payload) {
+            let guard = Guard::new(&self.context, &self.target);
+            self.permit.aside(guard.migrate(&payload, MANAGER)).await?;
+        }
         // The end of one that is recreated came before this.
         let since = self.target.watcher().now();
         let written = cluster.apply(resource, &payload, MANAGER, Mode::Write).await?;
@@ -217,13 +226,18 @@ impl World {
     }
 
     async fn remove(&self, id: &ObjectId) -> Result<(), ClusterError> {
-        let found = self.known().live.get(id).map(|live| (live.gvk(), live.uid().to_owned()));
-        let Some((gvk, uid)) = found else { return Ok(()) };
+        let Some(live) = self.known().live.get(id).cloned() else { return Ok(()) };
+        if crd_guard::is_definition(&live) && self.released(&live).await? {
+            self.target.watcher().released(&self.node, id);
+            self.known().gone.insert(id.clone());
+            return Ok(());
+        }
+        let (gvk, uid) = (live.gvk(), live.uid());
         // In the version in which it was found: that of the inventory may be served no more.
         let resource = self.target.cluster.resource(&gvk).await?;
         // From here on its end is our doing, not drift.
         self.target.watcher().released(&self.node, id);
-        self.target.cluster.delete(&resource, &id.namespace, &id.name, &uid).await?;
+        self.target.cluster.delete(&resource, &id.namespace, &id.name, uid).await?;
         let mut known = self.known();
         known.changes.push((id.clone(), Action::Deleted));
         if self.settings.await_end {
@@ -232,5 +246,27 @@ impl World {
             known.gone.insert(id.clone());
         }
         Ok(())
+    }
+
+    /// Leaves a CustomResourceDefinition to those who still use it; tells whether somebody does.
+    async fn released(&self, live: &Object) -> Result<bool, ClusterError> {
+        let guard = Guard::new(&self.context, &self.target);
+        let mine = [
+            Mark::label(apply::meta::OWNER_NAME, &self.node.name),
+            Mark::label(apply::meta::OWNER_NAMESPACE, &self.node.namespace),
+        ];
+        let removal = guard.removal(live, MANAGER, &mine);
+        let Removal::Released(message) = self.permit.aside(removal).await? else {
+            return Ok(false);
+        };
+        guard.release(live, MANAGER, &mine).await?;
+        let event = Event {
+            severity: Severity::Info,
+            reason: reason::CRD_RELEASED.as_str().to_owned(),
+            message,
+            metadata: BTreeMap::new(),
+        };
+        self.context.events.announce(&*self.object(), Kustomization::CONTROLLER, event);
+        Ok(true)
     }
 }

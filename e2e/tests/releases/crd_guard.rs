@@ -1,0 +1,196 @@
+//! Definitions of kinds that come with charts: no upgrade, move, rollback or uninstall breaks objects that exist.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::{Story, Target};
+use kube::api::DynamicObject;
+use serde_json::json;
+
+fn crd(group: &str) -> Target {
+    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+}
+
+fn own(group: &str, name: &str) -> Target {
+    Target::new(&format!("{group}/v1"), "Widget", name)
+}
+
+/// The definition whose Widgets are at most so large.
+fn narrow(group: &str, maximum: u8) -> String {
+    let open = "spec: {type: object, x-kubernetes-preserve-unknown-fields: true}";
+    let size = format!("size: {{type: integer, maximum: {maximum}}}");
+    widget_crd(group).replace(open, &format!("spec: {{type: object, properties: {{{size}}}}}"))
+}
+
+fn sized(group: &str, name: &str, size: u8) -> String {
+    widget(group, name).replace("size: 1", &format!("size: {size}"))
+}
+
+async fn value_of_chart(story: &Story) -> Result<String> {
+    let config = story.expect(&Target::config_map("app-config")).await?;
+    Ok(config.data["data"]["chart"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_that_narrows_a_schema_under_live_objects_writes_nothing() -> Result<()> {
+    let story = Story::with_windlass("guard-narrow").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    for folder in ["templates", "crds"] {
+        let (path, name) = (format!("{folder}/crd.yaml"), format!("{folder}-mine"));
+        let (wide, small) = (narrow(&group, 20), narrow(&group, 5));
+        let version = |minor: u8| format!("{}.{minor}.0", if folder == "crds" { 2 } else { 1 });
+        charts
+            .publish(&version(0), &[(path.as_str(), wide.as_str()), ("templates/a.yaml", CONFIG)])
+            .await?;
+        let upgrade =
+            json!({"upgrade": {"crds": "CreateReplace"}, "install": {"crds": "CreateReplace"}});
+        let app = charts.release("app", upgrade).await?;
+        story.await_ready(&app).await?;
+        story
+            .await_until("the chart to be released", SOON, async || {
+                Ok((value_of_chart(&story).await? == version(0)).then_some(()))
+            })
+            .await?;
+        story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+        story.apply(&sized(&group, &name, 10)).await?;
+        charts
+            .publish(&version(1), &[(path.as_str(), small.as_str()), ("templates/a.yaml", CONFIG)])
+            .await?;
+        let text = story.await_failure(&app, "CRDIncompatible").await?;
+        let found = format!(
+            "v1 spec.size is greater than the maximum (1 object: {}/{name})",
+            story.namespace
+        );
+        ensure!(text.contains(&found) && text.contains("windlass.dev/crd-policy"), "{text}");
+        ensure!(
+            value_of_chart(&story).await? == version(0),
+            "something of the release was written"
+        );
+
+        // The object is changed, and the upgrade goes on.
+        story.merge(&own(&group, &name), json!({"spec": {"size": 3}})).await?;
+        story.request(&app).await?;
+        story.await_ready(&app).await?;
+        story
+            .await_until("the upgrade", SOON, async || {
+                Ok((value_of_chart(&story).await? == version(1)).then_some(()))
+            })
+            .await?;
+    }
+    story.delete(&crd(&group)).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_that_moves_its_definition_to_crds_loses_no_object() -> Result<()> {
+    let story = Story::with_windlass("guard-move").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let definition = widget_crd(&group);
+    let publish = async |version: &str, path: &str| {
+        charts.publish(version, &[(path, definition.as_str()), ("templates/a.yaml", CONFIG)]).await
+    };
+    publish("1.0.0", "templates/crd.yaml").await?;
+    let app = charts.release("app", json!({"upgrade": {"crds": "CreateReplace"}})).await?;
+    story.await_revision(&app, 1).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    let before = story.expect(&crd(&group)).await?.metadata.uid;
+    // Also without a single object it is not deleted and created again.
+    publish("1.1.0", "crds/crd.yaml").await?;
+    story.await_revision(&app, 2).await?;
+    ensure!(story.expect(&crd(&group)).await?.metadata.uid == before, "it was created again");
+    publish("1.2.0", "templates/crd.yaml").await?;
+    story.await_revision(&app, 3).await?;
+    story.apply(&widget(&group, "mine")).await?;
+    publish("1.3.0", "crds/crd.yaml").await?;
+    story.await_revision(&app, 4).await?;
+    ensure!(story.expect(&crd(&group)).await?.metadata.uid == before, "it was created again");
+    story.expect(&own(&group, "mine")).await?;
+    story.delete(&crd(&group)).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
+    let story = Story::with_windlass("guard-uninstall").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let definition = widget_crd(&group);
+    let files = [("templates/crd.yaml", definition.as_str()), ("templates/a.yaml", CONFIG)];
+    charts.publish("1.0.0", &files).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    let ours = widget(&group, "ours");
+    charts.publish("1.1.0", &[&files[..], &[("templates/w.yaml", ours.as_str())]].concat()).await?;
+    story.await_revision(&app, 2).await?;
+    story.apply(&widget(&group, "theirs")).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.await_event("HelmRelease", "app", "CRDReleased").await?;
+    let used = format!("used by 1 object ({}/theirs)", story.namespace);
+    story.await_event("HelmRelease", "app", &used).await?;
+    story.expect(&own(&group, "theirs")).await?;
+    ensure!(story.read(&own(&group, "ours")).await?.is_none(), "it was of the release");
+    let live = story.expect(&crd(&group)).await?.metadata;
+    let marks = [live.labels.unwrap_or_default(), live.annotations.unwrap_or_default()];
+    ensure!(marks.iter().flatten().all(|(key, _)| !key.contains("helm")), "{marks:?}");
+
+    // With nobody's objects it goes with its release.
+    story.delete(&own(&group, "theirs")).await?;
+    let again = charts.release("app", json!({})).await?;
+    story.await_ready(&again).await?;
+    story.delete(&again).await?;
+    story.await_gone(&crd(&group), SOON).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Result<()> {
+    let story = Story::with_windlass("guard-rollback").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let (small, wide) = (narrow(&group, 5), narrow(&group, 20));
+    let good = deployment("web", Pods::Ready);
+    charts
+        .publish(
+            "1.0.0",
+            &[
+                ("templates/crd.yaml", &small),
+                ("templates/a.yaml", CONFIG),
+                ("templates/d.yaml", &good),
+            ],
+        )
+        .await?;
+    let upgrade =
+        json!({"timeout": "3s", "remediation": {"retries": 0, "remediateLastFailure": true}});
+    let app = charts.release("app", json!({"upgrade": upgrade})).await?;
+    story.await_revision(&app, 1).await?;
+    let bad = deployment("web", Pods::CrashLoop);
+    let large = sized(&group, "large", 10)
+        .replace("name: large", "name: large, annotations: {helm.sh/resource-policy: keep}");
+    charts
+        .publish(
+            "1.1.0",
+            &[
+                ("templates/crd.yaml", &wide),
+                ("templates/a.yaml", CONFIG),
+                ("templates/d.yaml", &bad),
+                ("templates/w.yaml", &large),
+            ],
+        )
+        .await?;
+    let is_undone =
+        |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
+    story.await_object(&app, SOON, is_undone).await?;
+    story.await_event("HelmRelease", "app", "CRDIncompatible").await?;
+    let live = story.expect(&crd(&group)).await?;
+    let schema = &live.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    ensure!(schema["properties"]["spec"]["properties"]["size"]["maximum"] == 20, "{schema}");
+    ensure!(value_of_chart(&story).await? == "1.0.0", "the rest of it was not rolled back");
+    let object = story.expect(&own(&group, "large")).await?;
+    ensure!(object.data["spec"]["size"] == 10, "{:?}", object.data);
+    story.delete(&crd(&group)).await?;
+    story.end().await
+}

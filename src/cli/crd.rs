@@ -1,0 +1,276 @@
+//! `windlass crd`: who uses a CustomResourceDefinition, and what another definition would do to its objects.
+//!
+//! Elsewhere: how that is judged (`controllers::crd_guard`, engine `crdguard`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::{Args as ClapArgs, Subcommand};
+use crdguard::{Definition, Verdict};
+use objects::{Gvk, Object, manifest};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::connection::{Connection, block_on};
+use super::version::Format;
+use crate::cluster::Cluster;
+use crate::cluster::pages::Part;
+use crate::controllers::crd_guard::{claims, survey};
+
+/// Most objects that are counted.
+const COUNTED: u64 = 100_000;
+
+/// The flags of `windlass crd`.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    /// Judge a definition in a file by the objects that exist; the status is 1 if it does not fit them
+    Diff {
+        #[command(flatten)]
+        shown: Shown,
+        /// File with the new definition, `-` for stdin; other objects in it are ignored
+        #[arg(required = true)]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+struct Shown {
+    /// Name, such as widgets.example.com
+    #[arg(required = true)]
+    name: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = Format::Text, hide_default_value = true)]
+    output: Format,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Prints who uses a definition, or what another one would do.
+///
+/// # Errors
+/// There is no such definition, or the cluster cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        None => block_on(async {
+            let (cluster, live) = args.shown.open().await?;
+            let usage = Usage::of(&cluster, &live).await?;
+            args.shown.print(&usage, || usage.text())?;
+            Ok(ExitCode::SUCCESS)
+        }),
+        Some(Command::Diff { file, shown }) => block_on(async {
+            let (cluster, live) = shown.open().await?;
+            let new = read(file, live.name())?;
+            let (old, new) = (live.into_value(), new.into_value());
+            let verdict = survey::survey(&cluster, old, new).await??;
+            shown.print(&verdict, || text(&verdict))?;
+            let is_compatible = verdict.is_compatible();
+            Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }),
+    }
+}
+
+impl Shown {
+    async fn open(&self) -> anyhow::Result<(Cluster, Object)> {
+        let name = self.name.as_deref().unwrap_or_default();
+        let (cluster, _) = self.connection.open().await?;
+        let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let resource = cluster.resource(&gvk).await?;
+        let live = cluster.get(&resource, "", name).await?;
+        let live = live.with_context(|| {
+            format!("CustomResourceDefinition {name} not found; names are <plural>.<group>")
+        })?;
+        Ok((cluster, live))
+    }
+
+    fn print(&self, shown: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let text = match self.output {
+            Format::Text => text(),
+            Format::Json => format!("{}\n", serde_json::to_string_pretty(shown)?),
+            Format::Yaml => goyaml::emit(&serde_json::to_value(shown)?)?,
+        };
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        Ok(())
+    }
+}
+
+/// The definition of a name in a file.
+fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
+    let shown = path.display().to_string();
+    let data = match shown.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin())?.into_bytes(),
+        _ => std::fs::read(path).with_context(|| format!("reading {shown}"))?,
+    };
+    let all = manifest::read(&shown, &data, &goyaml::Limits::default())?;
+    let mut found = all.into_iter().map(|it| it.object);
+    match found.find(|it| it.kind() == "CustomResourceDefinition" && it.name() == name) {
+        Some(object) => Ok(object),
+        None => bail!("{shown} has no CustomResourceDefinition {name}"),
+    }
+}
+
+fn text(verdict: &Verdict) -> String {
+    let mut text = String::new();
+    for line in verdict.lines(true) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    if verdict.is_compatible() {
+        text.push_str("compatible with the objects that exist\n");
+    }
+    text
+}
+
+/// Who uses a definition.
+#[derive(Debug, Serialize)]
+struct Usage {
+    name: String,
+    kind: String,
+    scope: &'static str,
+    /// Kustomizations, releases and field managers that have it.
+    owners: Vec<String>,
+    versions: Vec<Version>,
+    /// How many objects there are, by namespace.
+    objects: BTreeMap<String, u64>,
+    /// There are more.
+    is_partial: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Version {
+    name: String,
+    served: bool,
+    storage: bool,
+    /// Objects may be stored in it.
+    stored: bool,
+    /// Field managers that wrote objects in it.
+    managers: BTreeSet<String>,
+}
+
+impl Usage {
+    async fn of(cluster: &Cluster, live: &Object) -> anyhow::Result<Self> {
+        let definition = Definition::read(&Value::Object(live.fields().clone()))?;
+        let versions = definition.versions.iter().map(|it| Version {
+            name: it.name.clone(),
+            served: it.is_served,
+            storage: it.is_storage,
+            stored: definition.stored.contains(&it.name),
+            managers: BTreeSet::new(),
+        });
+        let mut usage = Self {
+            name: definition.name.clone(),
+            kind: definition.kind.clone(),
+            scope: if definition.is_namespaced { "Namespaced" } else { "Cluster" },
+            owners: claims::of(live, "", &[]),
+            versions: versions.collect(),
+            objects: BTreeMap::new(),
+            is_partial: false,
+        };
+        usage.owners.dedup();
+        let Some(version) = definition.readable() else { return Ok(usage) };
+        let resource = survey::resource(&definition, &version.name);
+        let (mut from, mut counted) = (None, 0);
+        loop {
+            let page = cluster.page(&resource, Part::Metadata, from.as_deref()).await?;
+            counted += page.items.len() as u64;
+            page.items.iter().for_each(|it| usage.add(&it["metadata"]));
+            from = page.next;
+            usage.is_partial = from.is_some() && counted >= COUNTED;
+            if from.is_none() || usage.is_partial {
+                return Ok(usage);
+            }
+        }
+    }
+
+    fn add(&mut self, meta: &Value) {
+        let namespace = meta["namespace"].as_str().unwrap_or_default();
+        *self.objects.entry(namespace.to_owned()).or_default() += 1;
+        for entry in meta["managedFields"].as_array().into_iter().flatten() {
+            let version = entry["apiVersion"].as_str().and_then(|it| it.rsplit('/').next());
+            let known = self.versions.iter_mut().find(|it| Some(it.name.as_str()) == version);
+            if let Some((known, manager)) = known.zip(entry["manager"].as_str()) {
+                known.managers.insert(manager.to_owned());
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let owners =
+            if self.owners.is_empty() { "none".to_owned() } else { self.owners.join(", ") };
+        let mut text = format!(
+            "name: {}\nkind: {} ({})\nowners: {owners}\n\n{:<12}{:<8}{:<9}{:<8}WRITTEN BY\n",
+            self.name, self.kind, self.scope, "VERSION", "SERVED", "STORAGE", "STORED"
+        );
+        let yes = |is: bool| if is { "yes" } else { "no" };
+        for it in &self.versions {
+            let managers: Vec<&str> = it.managers.iter().map(String::as_str).collect();
+            let Version { name, served, storage, stored, .. } = it;
+            let (served, storage, stored) = (yes(*served), yes(*storage), yes(*stored));
+            let managers = managers.join(", ");
+            let line = format!("{name:<12}{served:<8}{storage:<9}{stored:<8}{managers}");
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        let total: u64 = self.objects.values().sum();
+        let more = if self.is_partial { "at least " } else { "" };
+        text.push_str(&format!("\nobjects: {more}{total}\n"));
+        for (namespace, count) in self.objects.iter().filter(|it| !it.0.is_empty()) {
+            text.push_str(&format!("{namespace:<32}{count}\n"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use serde_json::json;
+
+    #[test]
+    fn usage_says_who_writes_which_version_and_where_objects_are() {
+        let version = |name: &str, storage: bool| Version {
+            name: name.to_owned(),
+            served: true,
+            storage,
+            stored: true,
+            managers: BTreeSet::new(),
+        };
+        let mut usage = Usage {
+            name: "widgets.acme.io".to_owned(),
+            kind: "Widget".to_owned(),
+            scope: "Namespaced",
+            owners: vec!["Kustomization infra/crds".to_owned()],
+            versions: vec![version("v1", true), version("v1alpha1", false)],
+            objects: BTreeMap::new(),
+            is_partial: false,
+        };
+        let by = |manager: &str, version: &str| json!({"manager": manager, "apiVersion": format!("acme.io/{version}")});
+        usage.add(&json!({"namespace": "shop", "managedFields": [by("kubectl", "v1alpha1")]}));
+        usage.add(&json!({"namespace": "shop", "managedFields": [by("helm", "v1")]}));
+        expect![[r"
+            name: widgets.acme.io
+            kind: Widget (Namespaced)
+            owners: Kustomization infra/crds
+
+            VERSION     SERVED  STORAGE  STORED  WRITTEN BY
+            v1          yes     yes      yes     helm
+            v1alpha1    yes     no       yes     kubectl
+
+            objects: 2
+            shop                            2
+        "]]
+        .assert_eq(&usage.text());
+    }
+}

@@ -1,0 +1,98 @@
+//! Lists of any size, page by page, and how long they are.
+//!
+//! Elsewhere: lists that are small (`objects`), lists that are followed (`watch`).
+
+use http::Request;
+use serde_json::Value;
+
+use super::discovery::Resource;
+use super::item::{Page, Shallow};
+use super::objects::url_encode;
+use super::{Cluster, ClusterError};
+
+/// How many objects a page has.
+const PAGE: usize = 500;
+
+const WHOLE: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// What of the objects is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of them.
+    Whole,
+    /// Their metadata.
+    Metadata,
+}
+
+/// A page of a list.
+pub(crate) struct Objects {
+    /// What lies too deep in one is null.
+    pub(crate) items: Vec<Value>,
+    /// Where the next page begins; none after the last.
+    pub(crate) next: Option<String>,
+    /// How many objects come after this page, as far as the server knows.
+    pub(crate) remaining: u64,
+}
+
+impl Cluster {
+    /// A page of all objects of a kind, in all namespaces; `from` is where the page before ended. A page that is too
+    /// large to be read is made smaller.
+    ///
+    /// # Errors
+    /// Every refusal, such as that of a list that has changed too much since it began, and no answer.
+    pub(crate) async fn page(
+        &self,
+        resource: &Resource,
+        part: Part,
+        from: Option<&str>,
+    ) -> Result<Objects, ClusterError> {
+        let more = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
+        let path = resource.path("", None)?;
+        let mut limit = PAGE;
+        loop {
+            match self.page_at(&format!("{path}?limit={limit}{more}"), part).await {
+                // Few objects of the largest size are more than many usual ones.
+                Err(ClusterError::NoAnswer(_)) if limit > 8 => limit /= 8,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// How many objects of a kind there are.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub(crate) async fn count(&self, resource: &Resource) -> Result<u64, ClusterError> {
+        let path = format!("{}?limit=1", resource.path("", None)?);
+        let page = self.page_at(&path, Part::Metadata).await?;
+        Ok(page.items.len() as u64 + page.remaining)
+    }
+
+    /// Whether an object is in a list by its name, for those who may list and not get.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub(crate) async fn is_listed(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, ClusterError> {
+        let selector = url_encode(&format!("metadata.name={name}"));
+        let path = format!("{}?fieldSelector={selector}", resource.path(namespace, None)?);
+        Ok(!self.page_at(&path, Part::Metadata).await?.items.is_empty())
+    }
+
+    async fn page_at(&self, path: &str, part: Part) -> Result<Objects, ClusterError> {
+        let accept = if part == Part::Whole { WHOLE } else { METADATA };
+        let request = Request::get(path).header(http::header::ACCEPT, accept).body(Vec::new());
+        let request = request
+            .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
+        let text = self.unary.request_text(request).await?;
+        let page = Page::<Shallow>::read(text.as_bytes())
+            .map_err(|error| ClusterError::Unreadable(format!("{path}: {error}")))?;
+        let items = page.items.into_iter().map(|Shallow(item)| item).collect();
+        Ok(Objects { items, next: page.next, remaining: page.remaining })
+    }
+}

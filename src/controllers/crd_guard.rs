@@ -1,0 +1,238 @@
+//! The guard of CustomResourceDefinitions: every write and every removal of one is judged by the objects that exist.
+//!
+//! Here: what may be done with a definition ([`Guard`]). In the folder: what a manifest says about it (`policy`), who
+//! else has a definition (`claims`), reading the objects (`survey`), moving them out of
+//! versions that go (`migrate`). Elsewhere: what breaks (engine `crdguard`), what
+//! follows (each applier).
+//!
+//! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
+//! named only where whoever applies may list them.
+
+pub(crate) mod claims;
+mod migrate;
+mod policy;
+pub(crate) mod survey;
+
+use crdguard::Verdict;
+use objects::Object;
+use serde_json::{Map, Value, json};
+
+use self::claims::Mark;
+use self::policy::{POLICY, Policy, REMOVAL};
+use super::context::Context;
+use super::target::Target;
+use crate::cluster::ClusterError;
+use crate::cluster::objects::Mode;
+use crate::settings::CrdGuard;
+
+/// Whether an object is a definition.
+pub(crate) fn is_definition(object: &Object) -> bool {
+    object.kind() == "CustomResourceDefinition" && object.gvk().group == "apiextensions.k8s.io"
+}
+
+/// What may be done with a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It may be written.
+    Allowed,
+    /// It may be written after [`Guard::migrate`]; before, the API server refuses it.
+    Migrates,
+    /// Its author does not want it to be written.
+    Skipped,
+    /// It may not be written, and why.
+    Refused(String),
+}
+
+/// What may be done with a live definition that is not wanted any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// It may be deleted.
+    Allowed,
+    /// It stays without an owner; the text names its users.
+    Released(String),
+}
+
+/// Judges definitions at a target.
+pub(crate) struct Guard<'a> {
+    context: &'a Context,
+    target: &'a Target,
+}
+
+impl<'a> Guard<'a> {
+    /// At a target, for whoever applies there.
+    pub(crate) fn new(context: &'a Context, target: &'a Target) -> Self {
+        Self { context, target }
+    }
+
+    fn is_off(&self) -> bool {
+        self.context.settings.crd_guard == CrdGuard::Off
+    }
+
+    /// Whether annotations that loosen the guard count.
+    fn is_trusted(&self) -> bool {
+        !self.target.is_impersonated() || self.context.settings.tenant_crd_force
+    }
+
+    /// Whether a manifest may be written by a field manager.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(crate) async fn change(
+        &self,
+        manifest: &Object,
+        manager: &str,
+    ) -> Result<Change, ClusterError> {
+        if self.is_off() || !is_definition(manifest) {
+            return Ok(Change::Allowed);
+        }
+        let name = manifest.name();
+        let policy = match Policy::of(manifest) {
+            Ok(Policy::Skip) => return Ok(Change::Skipped),
+            Ok(policy) => policy,
+            Err(text) => {
+                let text = format!("CustomResourceDefinition {name}: {text}");
+                return Ok(Change::Refused(text));
+            }
+        };
+        let ours = self.target.as_ourselves();
+        let resource = ours.resource(&manifest.gvk()).await?;
+        let Some(live) = ours.get(&resource, "", name).await? else { return Ok(Change::Allowed) };
+        if self.is_trusted() && policy.forces(&live) {
+            return Ok(Change::Allowed);
+        }
+        let dry = self.target.cluster.apply(&resource, manifest, manager, Mode::DryRun).await;
+        let new = match dry {
+            Ok(dry) => dry,
+            Err(error) if error.is_of_server() => return Err(error),
+            // Who may not write it learns nothing of its objects; the write is refused all the same.
+            Err(error) if error.code() == Some(403) => return Ok(Change::Allowed),
+            // The API server rejects it; the guard judges the manifest as it is.
+            Err(_) => manifest.clone(),
+        };
+        Ok(match self.judged(&live, &new).await? {
+            None if migrate::is_needed(&live, &new).unwrap_or(false) => Change::Migrates,
+            None => Change::Allowed,
+            Some(lines) => Change::Refused(refused(&live, &lines, self.is_trusted())),
+        })
+    }
+
+    /// What would break if the definition were the new one; none if nothing would.
+    async fn judged(
+        &self,
+        live: &Object,
+        new: &Object,
+    ) -> Result<Option<Vec<String>>, ClusterError> {
+        let fields = |it: &Object| Value::Object(it.fields().clone());
+        let surveyed =
+            survey::survey(self.target.as_ourselves(), fields(live), fields(new)).await?;
+        let verdict: Verdict = match surveyed {
+            Ok(verdict) if verdict.is_compatible() => return Ok(None),
+            Ok(verdict) => verdict,
+            Err(fault) => return Ok(Some(vec![format!("cannot be judged: {fault}")])),
+        };
+        let is_named = self.may_list(live).await;
+        Ok(Some(verdict.lines(is_named)))
+    }
+
+    /// Moves objects out of the versions that a manifest drops, to be called before it is written. Nothing is done
+    /// where none is dropped.
+    ///
+    /// # Errors
+    /// An object cannot be written back, or the API server cannot be asked.
+    pub(crate) async fn migrate(
+        &self,
+        manifest: &Object,
+        manager: &str,
+    ) -> Result<(), ClusterError> {
+        if self.is_off() || !is_definition(manifest) {
+            return Ok(());
+        }
+        let cluster = &self.target.cluster;
+        let resource = cluster.resource(&manifest.gvk()).await?;
+        match cluster.get(&resource, "", manifest.name()).await? {
+            Some(live) => migrate::migrate(self.target, (&resource, live), manifest, manager).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a live definition may be deleted that is not wanted any more; `mine` are the marks of whoever had it.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(crate) async fn removal(
+        &self,
+        live: &Object,
+        manager: &str,
+        mine: &[Mark],
+    ) -> Result<Removal, ClusterError> {
+        let is_confirmed = self.is_trusted() && live.annotation(REMOVAL) == Some(live.uid());
+        if self.is_off() || !is_definition(live) || is_confirmed {
+            return Ok(Removal::Allowed);
+        }
+        let mut users = claims::of(live, manager, mine);
+        let objects = survey::users(self.target.as_ourselves(), live).await?;
+        let is_named = !objects.is_none() && self.may_list(live).await;
+        users.extend(objects.text(is_named));
+        if users.is_empty() {
+            return Ok(Removal::Allowed);
+        }
+        let (name, uid) = (live.name(), live.uid());
+        let text = format!(
+            "CustomResourceDefinition {name} is released instead of deleted, because it is used by {}; to delete it \
+             with all its objects, delete it with `kubectl delete crd {name}`, or annotate it with {REMOVAL}={uid} \
+             before it leaves",
+            users.join(" and ")
+        );
+        Ok(Removal::Released(text))
+    }
+
+    /// Takes the marks of whoever had a definition from it, so that nobody deletes it for what they say.
+    ///
+    /// # Errors
+    /// The API server's refusal, such as that of a definition that is another by now.
+    pub(crate) async fn release(
+        &self,
+        live: &Object,
+        manager: &str,
+        mine: &[Mark],
+    ) -> Result<(), ClusterError> {
+        let taken = |is_label: bool| -> Map<String, Value> {
+            let of = mine.iter().filter(|it| it.is_label == is_label && it.is_on(live));
+            of.map(|it| (it.key.to_owned(), Value::Null)).collect()
+        };
+        let patch = json!({"metadata": {"uid": live.uid(), "labels": taken(true),
+            "annotations": taken(false)}});
+        let cluster = &self.target.cluster;
+        let resource = cluster.resource(&live.gvk()).await?;
+        cluster.merge_patch(&resource, ("", live.name()), &patch, manager).await?;
+        Ok(())
+    }
+
+    /// Whether whoever applies may list the objects of a definition.
+    async fn may_list(&self, live: &Object) -> bool {
+        let spec = live.get("spec");
+        let text = |path: &str| spec.and_then(|it| it.pointer(path)).and_then(Value::as_str);
+        let (Some(group), Some(plural)) = (text("/group"), text("/names/plural")) else {
+            return false;
+        };
+        // Names are left out where that is not known.
+        self.target.cluster.may("list", group, plural).await.unwrap_or(false)
+    }
+}
+
+/// Why a definition is not written, and how to go on.
+fn refused(live: &Object, lines: &[String], is_trusted: bool) -> String {
+    let (name, uid, generation) = (live.name(), live.uid(), live.generation());
+    let list: String = lines.iter().map(|line| format!("\n  - {line}")).collect();
+    let force = match is_trusted {
+        true => format!(
+            "to write it in spite of that, annotate the manifest with {POLICY}: Force={uid}@{generation}, \
+             and to leave it as it is, with {POLICY}: Skip"
+        ),
+        false => format!("to leave it as it is, annotate the manifest with {POLICY}: Skip"),
+    };
+    format!(
+        "CustomResourceDefinition {name} is not written, because it does not fit the objects that exist:{list}\n\
+         change the objects or the definition; {force}"
+    )
+}

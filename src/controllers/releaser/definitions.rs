@@ -1,0 +1,164 @@
+//! CustomResourceDefinitions of a release: those of `crds/` and those among its objects, as the guard lets them be.
+//!
+//! Elsewhere: the guard itself (`crd_guard`), writing (`prepare`, `write`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::{Object, ObjectId};
+use reconcile::{Rest, Wake, reason};
+use release::Record;
+
+use super::members::{self, Member};
+use super::world::World;
+use super::{MANAGER, Owner};
+use crate::cluster::ClusterError;
+use crate::controllers::crd_guard::claims::Mark;
+use crate::controllers::crd_guard::{self, Change, Guard, Removal};
+use crate::events::{Event, Severity};
+
+impl<O: Owner> World<O> {
+    pub(super) fn guard(&self) -> Guard<'_> {
+        Guard::new(&self.context, &self.target)
+    }
+
+    /// What may be done with each definition among some objects, in their order.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(super) async fn guarded<'m>(
+        &self,
+        objects: impl Iterator<Item = &'m Object>,
+    ) -> Result<Vec<(ObjectId, Change)>, Rest> {
+        let mut all = Vec::new();
+        for object in objects.filter(|it| crd_guard::is_definition(it)) {
+            let guard = self.guard();
+            let change = self.permit.aside(guard.change(object, MANAGER)).await;
+            all.push((object.id(), change.map_err(|error| self.no_answer(&error))?));
+        }
+        Ok(all)
+    }
+
+    /// Why a hook that is a definition is not created.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(super) async fn refused_hook(&self, hook: &Object) -> Result<Option<String>, Rest> {
+        let change = self.guarded([hook].into_iter()).await?.pop();
+        Ok(change.and_then(|(id, change)| match change {
+            Change::Allowed | Change::Migrates => None,
+            Change::Skipped => {
+                let subject = id.subject();
+                Some(format!(
+                    "{subject} is a hook, which `windlass.dev/crd-policy: Skip` does not exclude"
+                ))
+            }
+            Change::Refused(text) => Some(text),
+        }))
+    }
+
+    /// Lets a release be made only if all of its definitions may be; the names of those that are to stay as they are.
+    ///
+    /// # Errors
+    /// That one may not be written: then nothing of the release is.
+    pub(super) async fn admitted<'m>(
+        &self,
+        objects: impl Iterator<Item = &'m Object>,
+    ) -> Result<BTreeSet<ObjectId>, Rest> {
+        let mut skipped = BTreeSet::new();
+        let mut refused = Vec::new();
+        for (id, change) in self.guarded(objects).await? {
+            match change {
+                Change::Allowed | Change::Migrates => {}
+                Change::Skipped => {
+                    skipped.insert(id);
+                }
+                Change::Refused(text) => refused.push(self.wish.masked(&text)),
+            }
+        }
+        if refused.is_empty() {
+            return Ok(skipped);
+        }
+        let wake = Wake::at(self.soon_again());
+        Err(Rest::Failed(reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
+    }
+
+    /// The definitions of a revision that is applied without being prepared that have to be left as they are; whoever
+    /// follows the release is told of those that would break objects.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(super) async fn left_alone(&self, members: &[Member]) -> Result<BTreeSet<ObjectId>, Rest> {
+        let mut all = BTreeSet::new();
+        for (id, change) in self.guarded(members.iter().map(|it| &it.object)).await? {
+            match change {
+                Change::Allowed => continue,
+                Change::Migrates => {
+                    self.migrate(members, &id).await?;
+                    continue;
+                }
+                Change::Skipped => {}
+                Change::Refused(text) => {
+                    self.tell_of(reason::CRD_INCOMPATIBLE, Severity::Error, &text);
+                }
+            }
+            all.insert(id);
+        }
+        Ok(all)
+    }
+
+    async fn migrate(&self, members: &[Member], id: &ObjectId) -> Result<(), Rest> {
+        let Some(member) = members.iter().find(|it| it.id == *id) else { return Ok(()) };
+        let guard = self.guard();
+        let migrated = self.permit.aside(guard.migrate(&member.object, MANAGER)).await;
+        migrated.map_err(|error| self.no_answer(&error))
+    }
+
+    /// Leaves a definition that left a release to those who still use it; tells whether somebody does.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub(super) async fn released(
+        &self,
+        live: &Object,
+        record: &Record,
+    ) -> Result<bool, ClusterError> {
+        let whole = self.node.whole();
+        let mine = [
+            Mark::label(O::OWNERSHIP.name, &whole.name),
+            Mark::label(O::OWNERSHIP.namespace, &self.node.namespace),
+            Mark::label(members::MANAGED_BY.0, members::MANAGED_BY.1),
+            Mark::annotation(members::RELEASE_NAME, &record.name),
+            Mark::annotation(members::RELEASE_NAMESPACE, &record.namespace),
+        ];
+        let guard = self.guard();
+        if self.comes_with_the_chart(live.name()) {
+            // It is no object of the release any more, and the owner keeps it.
+            guard.release(live, MANAGER, &mine[2..]).await?;
+            return Ok(true);
+        }
+        let removal = self.permit.aside(guard.removal(live, MANAGER, &mine)).await?;
+        let Removal::Released(text) = removal else { return Ok(false) };
+        guard.release(live, MANAGER, &mine).await?;
+        self.tell_of(reason::CRD_RELEASED, Severity::Info, &text);
+        Ok(true)
+    }
+
+    /// Whether a definition is one of `crds/` now: a chart that moved it there has not given it up.
+    fn comes_with_the_chart(&self, name: &str) -> bool {
+        let chart = self.wish.chart.as_ref().map(|loaded| &loaded.chart);
+        chart.map(helm::chart::crds).unwrap_or_default().iter().any(|file| {
+            let text = String::from_utf8_lossy(&file.file.data);
+            let all = members::read(&text).unwrap_or_default();
+            all.iter().any(|it| crd_guard::is_definition(it) && it.name() == name)
+        })
+    }
+
+    fn tell_of(&self, why: reconcile::Reason, severity: Severity, text: &str) {
+        self.owner.announce(Event {
+            severity,
+            reason: why.as_str().to_owned(),
+            message: self.wish.masked(text),
+            metadata: BTreeMap::new(),
+        });
+    }
+}
