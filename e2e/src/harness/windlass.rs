@@ -4,6 +4,7 @@
 //! Elsewhere: the process (`crate::operator`), the objects it is given (`super::flux`).
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -94,6 +95,8 @@ impl Windlass {
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Self> {
+        HAS_OWN.store(true, Ordering::Relaxed);
+        ensure!(!SHARED.initialized(), TWO);
         let own = format!("--runtime-namespace={}", story.namespace);
         let mut flags = vec!["--watch-all-namespaces=false", &own];
         flags.extend(more);
@@ -172,12 +175,20 @@ async fn create_crds(client: &Client) -> Result<()> {
     Ok(())
 }
 
+static SHARED: OnceCell<Mutex<Windlass>> = OnceCell::const_new();
+
+/// Whether a story of this test run has a windlass of its own.
+static HAS_OWN: AtomicBool = AtomicBool::new(false);
+
+const TWO: &str = "a story with a windlass of its own is in a binary whose stories share one, which would reconcile the \
+    same objects; move it to another binary";
+
 /// The windlass that the stories of a test run share. It watches every namespace.
 ///
 /// Whatever it would find by asking again it does not find here: dependencies are asked again
 /// only after ten minutes, as are the intervals and retries that stories give.
 async fn shared() -> Result<&'static Mutex<Windlass>> {
-    static SHARED: OnceCell<Mutex<Windlass>> = OnceCell::const_new();
+    ensure!(!HAS_OWN.load(Ordering::Relaxed), TWO);
     SHARED
         .get_or_try_init(async || {
             let flags = ["--requeue-dependency=10m", "--concurrent-source=4"];
