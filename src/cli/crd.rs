@@ -182,7 +182,7 @@ impl Usage {
         let resource = survey::resource(&definition, &version.name);
         let (mut from, mut counted) = (None, 0);
         loop {
-            let page = cluster.page(&resource, Part::Metadata, from.as_deref()).await?;
+            let page = cluster.page(&resource, "", Part::Metadata, from.as_deref()).await?;
             counted += page.items.len() as u64;
             page.items.iter().for_each(|it| usage.add(&it["metadata"]));
             from = page.next;

@@ -13,6 +13,16 @@ use serde_json::Value;
 /// compared by recursion, on any thread.
 const DEEPEST: usize = 127;
 
+/// The form of a list that has the metadata of objects only.
+pub(super) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Objects of a page of a list.
+pub(super) const PAGE: usize = 500;
+
+/// Most objects of a list.
+pub(super) const LIST_LIMIT: usize = 1_000_000;
+
 /// How deep an object is kept whose deeper parts nobody reads.
 const KEPT: usize = 100;
 

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::discovery::Resource;
-use super::item::{Page, Shallow};
+use super::item::{PAGE, Page, Shallow};
 use super::retry::{self, Told};
 use super::{Cluster, ClusterError};
 
@@ -21,9 +21,6 @@ pub(crate) enum Mode {
     /// The server writes.
     Write,
 }
-
-/// Objects of a page.
-const PAGE: usize = 500;
 
 /// A page of a list.
 pub(crate) struct Part {

@@ -6,15 +6,11 @@ use http::Request;
 use serde_json::Value;
 
 use super::discovery::Resource;
-use super::item::{Page, Shallow};
+use super::item::{METADATA_LIST, PAGE, Page, Shallow};
 use super::objects::url_encode;
 use super::{Cluster, ClusterError};
 
-/// How many objects a page has.
-const PAGE: usize = 500;
-
 const WHOLE: &str = "application/json";
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// What of the objects is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +32,7 @@ pub(crate) struct Objects {
 }
 
 impl Cluster {
-    /// A page of all objects of a kind, in all namespaces; `from` is where the page before ended. A page that is too
+    /// A page of the objects of a kind, in a namespace or in all of them (`""`); `from` is where the page before ended. A page that is too
     /// large to be read is made smaller.
     ///
     /// # Errors
@@ -44,11 +40,12 @@ impl Cluster {
     pub(crate) async fn page(
         &self,
         resource: &Resource,
+        namespace: &str,
         part: Part,
         from: Option<&str>,
     ) -> Result<Objects, ClusterError> {
         let more = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
-        let path = resource.path("", None)?;
+        let path = resource.path(namespace, None)?;
         let mut limit = PAGE;
         loop {
             match self.page_at(&format!("{path}?limit={limit}{more}"), part).await {
@@ -85,7 +82,7 @@ impl Cluster {
     }
 
     async fn page_at(&self, path: &str, part: Part) -> Result<Objects, ClusterError> {
-        let accept = if part == Part::Whole { WHOLE } else { METADATA };
+        let accept = if part == Part::Whole { WHOLE } else { METADATA_LIST };
         let request = Request::get(path).header(http::header::ACCEPT, accept).body(Vec::new());
         let request = request
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;

@@ -12,6 +12,7 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
 use super::capabilities::AGGREGATED;
+use super::item::METADATA_LIST;
 use super::{Cluster, ClusterError};
 
 /// How long it counts that a kind is not there, for the many objects of it that are asked about together.
@@ -21,8 +22,6 @@ const FOR: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(40);
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Kinds that were found to be absent, by group and kind.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use self::lines::Lines;
 use super::bounded::{ANSWER_LIMIT, piece};
 use super::discovery::Resource;
 use super::error::chain;
-use super::item::{Item, Line, Page, Sighted, Whole, Wire};
+use super::item::{Item, LIST_LIMIT, Line, METADATA_LIST, PAGE, Page, Sighted, Whole, Wire};
 use super::kind::OurKind;
 use super::objects::url_encode;
 use super::pool::{Place, Pool};
@@ -65,14 +65,7 @@ const WATCH_FOR: Duration = Duration::from_secs(290);
 /// A watch that is silent for longer has died without a word.
 const SILENT_AFTER: Duration = Duration::from_secs(295);
 
-/// Objects of a page.
-const PAGE: usize = 500;
-
-/// Most objects of a list.
-const LIST_LIMIT: usize = 1_000_000;
-
 const JSON: &str = "application/json";
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Delays between attempts: 200 ms doubling to 10 s, short enough that the end of a long outage is noticed soon.

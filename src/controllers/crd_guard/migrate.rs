@@ -91,7 +91,7 @@ async fn write_back(
 ) -> Result<u64, ClusterError> {
     let (mut from, mut written) = (None, 0);
     loop {
-        let page = reader.page(resource, Part::Metadata, from.as_deref()).await?;
+        let page = reader.page(resource, "", Part::Metadata, from.as_deref()).await?;
         let writes: Vec<_> =
             page.items.iter().map(|item| write_one(writer, resource, item, manager)).collect();
         let done: Vec<Result<u64, ClusterError>> =

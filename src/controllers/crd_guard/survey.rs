@@ -106,7 +106,7 @@ async fn read(
 ) -> Result<(), ClusterError> {
     let (mut from, mut read) = (None, 0);
     loop {
-        let page = cluster.page(resource, Part::Whole, from.as_deref()).await?;
+        let page = cluster.page(resource, "", Part::Whole, from.as_deref()).await?;
         read += page.items.len() as u64;
         let given = pages.send((version.to_owned(), page.items)).await;
         given.map_err(|_| broken("judging panicked; this is a bug in windlass"))?;
@@ -198,7 +198,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
     let mut users = Users::default();
     let mut from = None;
     loop {
-        let page = cluster.page(&resource, Part::Metadata, from.as_deref()).await;
+        let page = cluster.page(&resource, "", Part::Metadata, from.as_deref()).await;
         let page = match page {
             Ok(page) => page,
             // Whose names were never accepted has no objects.
