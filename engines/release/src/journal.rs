@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::instant;
+use crate::origin::Origin;
 
 /// The annotation that holds the journal.
 pub const ANNOTATION: &str = "windlass.dev/release-journal";
@@ -158,6 +159,39 @@ pub struct Failure {
     pub counts: bool,
 }
 
+/// A sort of task that takes time and is no hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stretch {
+    /// Objects are applied.
+    Apply,
+    /// Objects are awaited until they are ready.
+    Wait,
+    /// Objects are deleted.
+    Delete,
+    /// Objects are awaited until they are gone.
+    WaitGone,
+    /// What a failed operation created is deleted.
+    CleanUp,
+}
+
+/// A task that is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Passed {
+    /// Which.
+    pub task: Stretch,
+    /// When it began.
+    #[serde(with = "instant")]
+    pub started: Time,
+    /// When it ended.
+    #[serde(with = "instant")]
+    pub ended: Time,
+    /// Whether it failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+}
+
 /// An operation under way, or the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -188,6 +222,9 @@ pub struct Journal {
     /// The digest of the artifact of the chart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oci_digest: String,
+    /// What it was begun with.
+    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
+    pub origin: Origin,
     /// When it began.
     #[serde(with = "instant")]
     pub started: Time,
@@ -209,6 +246,9 @@ pub struct Journal {
     /// Faults despite which a removal goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
+    /// Tasks that are over, but for hooks: of those the record tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<Passed>,
     /// Why it does not go on as it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -255,6 +295,12 @@ impl Journal {
     /// Remembers what was created; what is beyond the limit stays in the cluster if the operation fails.
     pub(crate) fn remember_created(&mut self, created: &[String]) {
         self.created = created.iter().take(MAX_CREATED).cloned().collect();
+    }
+
+    /// Remembers the present task, which is over.
+    pub(crate) fn pass(&mut self, task: Option<Stretch>, ended: Time, failed: bool) {
+        let started = self.since;
+        self.passed.extend(task.map(|task| Passed { task, started, ended, failed }));
     }
 
     pub(crate) fn add_fault(&mut self, text: &str) {
@@ -304,6 +350,7 @@ mod tests {
             failures: 2,
             force: Some("now".to_owned()),
             oci_digest: String::new(),
+            origin: Origin { generation: 2, ..Origin::default() },
             started: Time::UNIX_EPOCH,
             since: "2026-02-03T04:05:06.789Z".parse().unwrap(),
             at: 3,
@@ -311,6 +358,12 @@ mod tests {
             hook_begun: true,
             created: vec!["ns_a__Secret".to_owned()],
             faults: vec!["a".to_owned()],
+            passed: vec![Passed {
+                task: Stretch::Apply,
+                started: Time::UNIX_EPOCH,
+                ended: Time::UNIX_EPOCH,
+                failed: true,
+            }],
             failure: Some(Failure { at: 2, hook_ended: true, text: "b".to_owned(), counts: true }),
             ended: Some(Time::UNIX_EPOCH),
             accounted: true,

@@ -46,10 +46,12 @@
 //! (the program).
 
 pub mod account;
+pub mod audit;
 pub mod decide;
 mod instant;
 pub mod journal;
 pub mod operation;
+pub mod origin;
 pub mod phase;
 pub mod plan;
 pub mod record;
@@ -65,6 +67,7 @@ pub mod target;
 mod testing;
 
 pub use journal::{Action, Journal};
+pub use origin::Origin;
 pub use plan::{Need, Observed, Ran, Release, need, released};
 pub use record::Record;
 pub use revisions::{Broken, Revision, Revisions};

@@ -25,7 +25,7 @@ mod tests;
 use helm::manifests::HookEvent;
 use reconcile::Time;
 
-use crate::journal::{Action, Journal, WaitFor};
+use crate::journal::{Action, Journal, Stretch, WaitFor};
 use crate::record::{Change, DeletePolicy, Record, Status};
 
 pub use next::{Health, HookObject, Live, Next, Outcome, Scope, next, scope};
@@ -73,8 +73,26 @@ pub enum Task {
     Purge,
 }
 
+/// What an audit tells of a task, beside those that the record tells of.
+fn stretch(task: Task) -> Option<Stretch> {
+    match task {
+        Task::Apply => Some(Stretch::Apply),
+        Task::Await => Some(Stretch::Wait),
+        Task::Delete => Some(Stretch::Delete),
+        Task::AwaitGone => Some(Stretch::WaitGone),
+        Task::CleanUp => Some(Stretch::CleanUp),
+        Task::Clear { .. }
+        | Task::Start { .. }
+        | Task::Run { .. }
+        | Task::Mark
+        | Task::Supersede
+        | Task::Finish
+        | Task::Purge => None,
+    }
+}
+
 /// Which moments of an action hooks have, before and after.
-fn events(action: Action) -> (HookEvent, Option<HookEvent>) {
+pub(crate) fn events(action: Action) -> (HookEvent, Option<HookEvent>) {
     match action {
         Action::Install => (HookEvent::PreInstall, Some(HookEvent::PostInstall)),
         Action::Upgrade => (HookEvent::PreUpgrade, Some(HookEvent::PostUpgrade)),
@@ -193,6 +211,7 @@ impl Write {
 
     /// Moves to the next task, and over those that are nothing but a change of the record.
     fn advance(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
+        self.journal.pass(present(&self.journal, record).and_then(stretch), now, false);
         self.journal.at += 1;
         self.journal.since = now;
         (self.journal.hook_uid, self.journal.hook_begun) = (None, false);

@@ -182,6 +182,11 @@ impl Timestamp {
         self.0.format(RFC3339_NANO)
     }
 
+    /// The time.
+    pub fn time(&self) -> Option<Time> {
+        Time::new(self.0.unix(), i32::try_from(self.0.nanosecond()).ok()?).ok()
+    }
+
     /// The second, as statuses carry it.
     pub fn whole_second(&self) -> Option<Time> {
         Time::from_second(self.0.unix()).ok()

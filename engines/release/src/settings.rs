@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use crate::journal::{Action, Plan, Propagation, WaitFor};
+use crate::origin::Origin;
 use crate::phase::Gates;
 use crate::snapshot::Filter;
 use crate::status::Status;
@@ -62,6 +63,8 @@ pub struct Desired {
     pub drift: DriftMode,
     /// What somebody asked for by annotations.
     pub requests: Requests,
+    /// What an operation that begins now begins with.
+    pub origin: Origin,
     /// How long to wait before what failed without a trace is tried again.
     pub retry: Duration,
     /// How long to wait before a release that is as it should be is reconciled again.

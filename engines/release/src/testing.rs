@@ -48,6 +48,7 @@ pub(crate) fn desired(version: &str, values: &str) -> Desired {
         uninstall: Uninstall { timeout: 5 * MINUTE, ..Uninstall::default() },
         drift: crate::settings::DriftMode::Disabled,
         requests: Requests::default(),
+        origin: crate::Origin { generation: 1, ..crate::Origin::default() },
         retry: Duration::from_secs(1),
         interval: 10 * MINUTE,
     }

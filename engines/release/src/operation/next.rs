@@ -254,6 +254,7 @@ impl At<'_> {
             _ if !counts => text.to_owned(),
             _ => self.told(text),
         };
+        journal.pass(task.and_then(super::stretch), self.now, counts);
         journal.failure =
             Some(Failure { at: journal.at, hook_ended, text: shortened(&text), counts });
         journal.at = 0;

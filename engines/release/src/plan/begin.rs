@@ -8,6 +8,7 @@ use reconcile::Verdict;
 use crate::account;
 use crate::journal::{Action, Journal, operation_id};
 use crate::operation::{self, Write, started};
+use crate::origin::Origin;
 use crate::record::{Record, Status as Life};
 use crate::revisions::Revision;
 use crate::settings::Desired;
@@ -96,6 +97,13 @@ impl Run<'_> {
         Verdict::Act(vec![self.tell(report), Step::Write(Box::new(write))])
     }
 
+    /// What the operation begins with. A request that was handled is not what asks for it.
+    fn origin(&self) -> Origin {
+        let Desired { origin, requests, .. } = self.desired;
+        let request = origin.request.clone().filter(|_| requests.is_new(&self.observed.status));
+        Origin { request, ..origin.clone() }
+    }
+
     fn journal(
         &self,
         action: Action,
@@ -126,6 +134,7 @@ impl Run<'_> {
             } else {
                 String::new()
             },
+            origin: self.origin(),
             started: now,
             since: now,
             at: 0,
@@ -133,6 +142,7 @@ impl Run<'_> {
             hook_begun: false,
             created: Vec::new(),
             faults: Vec::new(),
+            passed: Vec::new(),
             failure: None,
             ended: None,
             accounted: false,

@@ -1,0 +1,202 @@
+//! What an operation did, as an audit tells it: made from its journal and the records, when it has come to its end.
+//!
+//! The same journal and records give the same audit, so one that was made before a crash is made again after it.
+//!
+//! Here: what asked for the operation, from where to where it went, its steps and hooks, how it ended, and which manifests
+//! tell what it changed. Below: what asked for it (`audit/cause.rs`). Elsewhere: comparing those manifests (`apply::changes`),
+//! storing audits (the program).
+
+mod cause;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use reconcile::Time;
+
+use crate::journal::{Action, Journal, Stretch};
+use crate::operation::{self, Task};
+use crate::record::{FAILED, HookRecord, Record, Timestamp};
+use crate::revisions::Revisions;
+
+pub use cause::Cause;
+
+/// How many steps and hooks are listed.
+const MAX_STEPS: usize = 64;
+
+/// A revision of a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Its number.
+    pub revision: i64,
+    /// The chart's name.
+    pub chart_name: String,
+    /// The chart's version.
+    pub chart_version: String,
+    /// The version of what the chart installs.
+    pub app_version: String,
+    /// The digest of the values; empty where they have none.
+    pub values_digest: String,
+}
+
+/// A step or hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What it is: a word, or the event of a hook.
+    pub name: &'static str,
+    /// The object of a hook, as `Kind/name`.
+    pub hook: Option<String>,
+    /// When it began.
+    pub started: Time,
+    /// When it ended; `None` if nobody saw that.
+    pub ended: Option<Time>,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// As it should.
+    Succeeded,
+    /// It failed.
+    Failed,
+    /// Something else was wished for meanwhile.
+    Stopped,
+}
+
+/// Which records tell what an operation changed.
+#[derive(Debug, Clone)]
+pub struct Span {
+    /// What was there before.
+    pub before: Option<Arc<Record>>,
+    /// What was to be there.
+    pub after: Option<Arc<Record>>,
+    /// Whether the operation failed while it wrote that, so that not all of it was written.
+    pub partial: bool,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Audit {
+    /// What asked for it.
+    pub causes: Vec<Cause>,
+    /// The revision that was there before.
+    pub from: Option<Made>,
+    /// The revision that it made, or tested.
+    pub to: Option<Made>,
+    /// Steps and hooks, in the order in which they began.
+    pub steps: Vec<Step>,
+    /// How many of them are left out.
+    pub omitted_steps: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why, where it did not succeed; in Helm's words.
+    pub error: Option<String>,
+    /// When it began.
+    pub started: Time,
+    /// When it ended.
+    pub ended: Time,
+    /// What it changed; `None` if it came to no change of objects.
+    pub span: Option<Span>,
+}
+
+/// The audit of the operation whose journal stands beside a revision. One that has only its records left to delete ends `now`.
+pub fn of(revisions: &Revisions, record: &Arc<Record>, journal: &Journal, now: Time) -> Audit {
+    let before = journal.base.and_then(|version| revisions.get(version));
+    let base = before.map(|revision| &revision.record);
+    let (from, to) = match journal.action {
+        Action::Install | Action::Test => (None, Some(record)),
+        Action::Upgrade | Action::Rollback => (base, Some(record)),
+        Action::Uninstall | Action::UninstallRemediation => (Some(record), None),
+    };
+    let made = |record: &Arc<Record>| made(record);
+    let error = operation::error(journal, record);
+    let counts = journal.failure.as_ref().is_none_or(|failure| failure.counts);
+    let outcome = match (&error, counts) {
+        (None, _) => Outcome::Succeeded,
+        (Some(_), true) => Outcome::Failed,
+        (Some(_), false) => Outcome::Stopped,
+    };
+    let mut steps = steps(record, journal);
+    let omitted_steps = steps.len().saturating_sub(MAX_STEPS);
+    steps.truncate(MAX_STEPS);
+    Audit {
+        causes: cause::of(record, journal, before),
+        from: from.map(made),
+        to: to.map(made),
+        steps,
+        omitted_steps,
+        outcome,
+        error,
+        started: journal.started,
+        ended: journal.ended.unwrap_or(now),
+        span: span(record, journal, base),
+    }
+}
+
+fn made(record: &Arc<Record>) -> Made {
+    let metadata = record.metadata().cloned().unwrap_or_default();
+    Made {
+        revision: record.version,
+        chart_name: metadata.name,
+        chart_version: metadata.version,
+        app_version: metadata.app_version,
+        values_digest: helm::values::digest(&record.config).unwrap_or_default(),
+    }
+}
+
+/// What an operation changed, by how far it came.
+fn span(record: &Arc<Record>, journal: &Journal, base: Option<&Arc<Record>>) -> Option<Span> {
+    let tasks = operation::tasks(journal, record);
+    let write = tasks.iter().position(|it| matches!(it, Task::Apply | Task::Delete))?;
+    let failed_at = journal.failure.as_ref().map(|failure| failure.at);
+    // A hook or something else before it failed.
+    if failed_at.is_some_and(|at| at < write) {
+        return None;
+    }
+    let partial = failed_at == Some(write);
+    let record = Some(record.clone());
+    Some(match journal.action.is_removal() {
+        true => Span { before: record, after: None, partial },
+        false => Span { before: base.cloned(), after: record, partial },
+    })
+}
+
+fn steps(record: &Record, journal: &Journal) -> Vec<Step> {
+    let passed = journal.passed.iter().map(|it| Step {
+        name: match it.task {
+            Stretch::Apply => "Apply",
+            Stretch::Wait => "Wait",
+            Stretch::Delete => "Delete",
+            Stretch::WaitGone => "WaitGone",
+            Stretch::CleanUp => "CleanUp",
+        },
+        hook: None,
+        started: it.started,
+        ended: Some(it.ended),
+        failed: it.failed,
+    });
+    let mut steps: Vec<Step> = passed.collect();
+    let (before, after) = operation::events(journal.action);
+    for event in [Some(before), after].into_iter().flatten() {
+        let hooks = record.hooks.iter().filter(|hook| hook.is_for(event));
+        steps.extend(hooks.filter_map(|hook| ran(hook, event.as_str(), journal)));
+    }
+    steps.sort_by_key(|step| step.started);
+    steps
+}
+
+/// A hook, if this operation ran it: records keep what is said of earlier runs.
+fn ran(hook: &HookRecord, name: &'static str, journal: &Journal) -> Option<Step> {
+    let started = hook.last_run.started.as_ref().and_then(Timestamp::time)?;
+    // Records of others may have whole seconds only.
+    let began = Time::from_second(journal.started.as_second()).ok()?;
+    (started >= began).then(|| Step {
+        name,
+        hook: Some(format!("{}/{}", hook.kind, hook.name)),
+        started,
+        ended: hook.last_run.completed.as_ref().and_then(Timestamp::time),
+        failed: hook.last_run.phase == FAILED,
+    })
+}

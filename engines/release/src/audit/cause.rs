@@ -1,0 +1,107 @@
+//! What asked for an operation: what it was begun with, compared with what the one before it was begun with.
+
+use std::sync::Arc;
+
+use crate::journal::{Action, Journal};
+use crate::origin::Origin;
+use crate::record::Record;
+use crate::revisions::Revision;
+
+/// One of the reasons for an operation. Empty strings are unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// The spec is new, or another.
+    Spec {
+        /// Its generation; 0 if it is unknown.
+        generation: i64,
+        /// Who changed it.
+        manager: String,
+    },
+    /// The chart is another.
+    Source {
+        /// The source, as `Kind/namespace/name`.
+        object: String,
+        /// The revision of its artifact.
+        revision: String,
+    },
+    /// The values are others.
+    Values {
+        /// The ConfigMap or Secret, as `Kind/namespace/name`.
+        object: String,
+        /// Its `resourceVersion`; empty if it is gone.
+        version: String,
+    },
+    /// A user asked for it by an annotation.
+    Request {
+        /// The value of the annotation.
+        at: String,
+        /// Who wrote it.
+        manager: String,
+    },
+    /// The operation before it failed.
+    Failure,
+    /// The release is to go.
+    Deletion,
+}
+
+/// See the module; `before` is the revision that the operation started from.
+pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revision>) -> Vec<Cause> {
+    let origin = &journal.origin;
+    let spec = || Cause::Spec { generation: origin.generation, manager: origin.manager.clone() };
+    let mut causes = match journal.action {
+        Action::Install | Action::Test => vec![spec()],
+        Action::Rollback | Action::UninstallRemediation => return vec![Cause::Failure],
+        Action::Uninstall => return vec![Cause::Deletion],
+        Action::Upgrade => {
+            let mut causes = changed(record, origin, before);
+            // Nobody knows with what an operation was begun that somebody else performed.
+            let known = before.and_then(|it| it.journal.as_ref()).map(|it| &it.origin);
+            let known = known.filter(|it| it.generation != 0);
+            if known.is_some_and(|it| it.generation != origin.generation) {
+                causes.push(spec());
+            }
+            causes
+        }
+    };
+    if let Some(request) = &origin.request {
+        causes.push(Cause::Request { at: request.at.clone(), manager: request.manager.clone() });
+    }
+    // The counter is that of this failure, if it were one.
+    if journal.failures > 1 {
+        causes.push(Cause::Failure);
+    }
+    if causes.is_empty() {
+        causes.push(spec());
+    }
+    causes
+}
+
+/// Which chart and values an upgrade brought.
+fn changed(record: &Record, origin: &Origin, before: Option<&Revision>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let Some(before) = before else { return causes };
+    let known = before.journal.as_ref().map(|it| &it.origin).filter(|it| !it.is_unknown());
+    let is_another_chart = before.record.versioned_chart() != record.versioned_chart();
+    let is_another_revision = known.is_some_and(|it| it.revision != origin.revision);
+    if is_another_chart || is_another_revision {
+        let (object, revision) = (origin.source.clone(), origin.revision.clone());
+        causes.push(Cause::Source { object, revision });
+    }
+    let digest = |record: &Record| helm::values::digest(&record.config).ok();
+    if digest(&before.record) == digest(record) {
+        return causes;
+    }
+    let versions = known.map(|it| &it.values);
+    let named = origin.values.keys().chain(versions.into_iter().flat_map(|it| it.keys()));
+    let mut named: Vec<&String> = named.collect();
+    named.sort_unstable();
+    named.dedup();
+    let version = |of: &Origin, object: &String| of.values.get(object).cloned().unwrap_or_default();
+    for object in named {
+        let now = version(origin, object);
+        if known.is_some_and(|known| version(known, object) != now) {
+            causes.push(Cause::Values { object: object.clone(), version: now });
+        }
+    }
+    causes
+}

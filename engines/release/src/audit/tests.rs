@@ -1,0 +1,200 @@
+//! What audits tell of operations, by their journals.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::journal::{Failure, Passed, Plan};
+use crate::origin::{Origin, Request};
+use crate::record::{HookRun, SUCCEEDED};
+use crate::revisions::Revision;
+use crate::testing::{hook, record};
+
+fn at(seconds: u64) -> Time {
+    Time::UNIX_EPOCH.saturating_add(Duration::from_secs(seconds)).unwrap()
+}
+
+fn origin(generation: i64, revision: &str, values: &str) -> Origin {
+    let values = BTreeMap::from([("Secret/apps/values".to_owned(), values.to_owned())]);
+    Origin {
+        generation,
+        manager: "kubectl".to_owned(),
+        request: None,
+        source: "HelmChart/apps/web".to_owned(),
+        revision: revision.to_owned(),
+        values,
+    }
+}
+
+fn journal(action: Action, origin: Origin) -> Journal {
+    Journal {
+        id: "web.v2.0".to_owned(),
+        owner: "uid".to_owned(),
+        action,
+        inputs: String::new(),
+        base: Some(1),
+        target: None,
+        plan: Plan::default(),
+        attempt: 1,
+        failures: 1,
+        force: None,
+        oci_digest: String::new(),
+        origin,
+        started: at(100),
+        since: at(100),
+        at: 0,
+        hook_uid: None,
+        hook_begun: false,
+        created: Vec::new(),
+        faults: Vec::new(),
+        passed: vec![Passed {
+            task: Stretch::Apply,
+            started: at(103),
+            ended: at(104),
+            failed: false,
+        }],
+        failure: None,
+        ended: Some(at(110)),
+        accounted: false,
+    }
+}
+
+/// The audit of an operation on revision 2, after the first one.
+fn audited(before: (Record, Option<Journal>), after: Record, journal: &Journal) -> Audit {
+    let before = Revision { record: Arc::new(before.0), journal: before.1 };
+    let last = Revision { record: Arc::new(after), journal: Some(journal.clone()) };
+    let record = last.record.clone();
+    of(&Revisions::new(vec![before, last], Vec::new()), &record, journal, at(200))
+}
+
+fn first(values: &str) -> (Record, Option<Journal>) {
+    let begun = Journal { base: None, ..journal(Action::Install, origin(1, "1.0.0", "7")) };
+    (record(1, "1.0.0", values, "superseded"), Some(begun))
+}
+
+#[test]
+fn an_upgrade_is_caused_by_what_differs_from_the_one_before() {
+    let values = Cause::Values { object: "Secret/apps/values".to_owned(), version: "8".to_owned() };
+    let source =
+        Cause::Source { object: "HelmChart/apps/web".to_owned(), revision: "1.1.0".to_owned() };
+    let spec = Cause::Spec { generation: 2, manager: "kubectl".to_owned() };
+    for (chart, config, begun, causes) in [
+        ("1.0.0", "b", origin(1, "1.0.0", "8"), vec![values.clone()]),
+        ("1.1.0", "a", origin(1, "1.1.0", "7"), vec![source.clone()]),
+        // A Secret that was written again with the same values asks for nothing.
+        ("1.1.0", "a", origin(1, "1.1.0", "8"), vec![source.clone()]),
+        ("1.0.0", "b", origin(2, "1.0.0", "7"), vec![spec.clone()]),
+        ("1.1.0", "b", origin(2, "1.1.0", "8"), vec![source, values, spec.clone()]),
+    ] {
+        let journal = journal(Action::Upgrade, begun);
+        let audit = audited(first("a"), record(2, chart, config, "deployed"), &journal);
+        assert_eq!(audit.causes, causes);
+    }
+    let unknown = (record(1, "1.0.0", "a", "superseded"), None);
+    let journal = journal(Action::Upgrade, origin(2, "1.0.0", "7"));
+    let audit = audited(unknown, record(2, "1.0.0", "b", "deployed"), &journal);
+    assert_eq!(audit.causes, [spec], "somebody else made the one before");
+}
+
+#[test]
+fn requests_and_failures_are_causes() {
+    let asked = Request { at: "now".to_owned(), manager: "flux".to_owned() };
+    let begun = Origin { request: Some(asked), ..origin(1, "1.0.0", "7") };
+    let forced = Journal { failures: 3, ..journal(Action::Upgrade, begun) };
+    let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &forced);
+    let request = Cause::Request { at: "now".to_owned(), manager: "flux".to_owned() };
+    assert_eq!(audit.causes, [request, Cause::Failure]);
+    let rolled = journal(Action::Rollback, origin(1, "1.0.0", "7"));
+    let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &rolled);
+    assert_eq!(audit.causes, [Cause::Failure]);
+}
+
+#[test]
+fn an_audit_tells_from_where_to_where_and_what_to_compare() {
+    let upgrade = journal(Action::Upgrade, origin(2, "1.1.0", "7"));
+    let audit = audited(first("a"), record(2, "1.1.0", "a", "deployed"), &upgrade);
+    let place =
+        |made: &Option<Made>| made.as_ref().map(|it| (it.revision, it.chart_version.clone()));
+    assert_eq!(place(&audit.from), Some((1, "1.0.0".to_owned())));
+    assert_eq!(place(&audit.to), Some((2, "1.1.0".to_owned())));
+    let span = audit.span.unwrap();
+    assert_eq!((span.before.unwrap().version, span.after.unwrap().version), (1, 2));
+    assert!(!span.partial);
+    assert_eq!((audit.outcome, audit.error), (Outcome::Succeeded, None));
+    let removal = Journal { ended: None, ..journal(Action::Uninstall, origin(2, "1.1.0", "7")) };
+    let audit = audited(first("a"), record(2, "1.1.0", "a", "uninstalling"), &removal);
+    assert_eq!((place(&audit.from).unwrap().0, audit.to.is_none()), (2, true));
+    assert_eq!(audit.ended, at(200), "its records are still to be deleted");
+    assert!(audit.span.unwrap().after.is_none());
+    let test = journal(Action::Test, origin(2, "1.1.0", "7"));
+    let audit = audited(first("a"), record(2, "1.1.0", "a", "deployed"), &test);
+    assert!(audit.span.is_none(), "tests change no object of a release");
+}
+
+#[test]
+fn what_failed_before_objects_were_written_changed_none() {
+    let mut hooked = record(2, "1.1.0", "a", "failed");
+    hooked.hooks = vec![hook("migrate", &["pre-upgrade"], &[])];
+    let fail = |at: usize, counts: bool| {
+        let failure = Failure { at, hook_ended: false, text: "rejected".to_owned(), counts };
+        Journal { failure: Some(failure), ..journal(Action::Upgrade, origin(2, "1.1.0", "7")) }
+    };
+    // Clear, Start and Run of the hook come first.
+    let audit = audited(first("a"), hooked.clone(), &fail(2, true));
+    assert!(audit.span.is_none());
+    assert_eq!((audit.outcome, audit.error.as_deref()), (Outcome::Failed, Some("rejected")));
+    let audit = audited(first("a"), hooked.clone(), &fail(3, true));
+    assert!(audit.span.unwrap().partial);
+    let audit = audited(first("a"), hooked, &fail(4, false));
+    assert!(!audit.span.unwrap().partial, "it failed while it waited");
+    assert_eq!(audit.outcome, Outcome::Stopped);
+}
+
+#[test]
+fn hooks_and_steps_are_listed_in_the_order_of_their_beginning() {
+    let ran = |started: u64, ended: Option<u64>, phase: &str| HookRun {
+        started: Some(Timestamp::new(at(started))),
+        completed: ended.map(|ended| Timestamp::new(at(ended))),
+        phase: phase.to_owned(),
+    };
+    let mut made = record(2, "1.1.0", "a", "deployed");
+    made.hooks = vec![
+        HookRecord { last_run: ran(105, None, "Running"), ..hook("after", &["post-upgrade"], &[]) },
+        HookRecord {
+            last_run: ran(101, Some(102), SUCCEEDED),
+            ..hook("before", &["pre-upgrade"], &[])
+        },
+        // It ran when the release was installed.
+        HookRecord {
+            last_run: ran(20, Some(21), FAILED),
+            ..hook("old", &["pre-install", "pre-upgrade"], &[])
+        },
+        hook("never", &["post-upgrade"], &[]),
+    ];
+    let journal = journal(Action::Upgrade, origin(2, "1.1.0", "7"));
+    let audit = audited(first("a"), made, &journal);
+    let shown: Vec<String> = audit
+        .steps
+        .iter()
+        .map(|it| format!("{} {:?} {:?}", it.name, it.hook, it.ended.map(Time::as_second)))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "pre-upgrade Some(\"Job/before\") Some(102)",
+            "Apply None Some(104)",
+            "post-upgrade Some(\"Job/after\") None",
+        ]
+    );
+    let many = |count: usize| {
+        let mut made = record(2, "1.1.0", "a", "deployed");
+        let one = || HookRecord {
+            last_run: ran(101, Some(102), SUCCEEDED),
+            ..hook("h", &["pre-upgrade"], &[])
+        };
+        made.hooks = (0..count).map(|_| one()).collect();
+        made
+    };
+    let audit = audited(first("a"), many(100), &journal);
+    assert_eq!((audit.steps.len(), audit.omitted_steps), (64, 37));
+}
