@@ -9,6 +9,7 @@
 pub(crate) mod alert;
 pub(crate) mod applier;
 pub(crate) mod artifact;
+pub(crate) mod audit;
 pub(crate) mod bucket;
 pub(crate) mod catalog;
 mod contest;

@@ -99,6 +99,26 @@ struct NotificationLabels {
     outcome: NotificationOutcome,
 }
 
+/// What became of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum AuditOutcome {
+    /// It was written.
+    Written,
+    /// It was there already.
+    Exists,
+    /// The namespace of its subject is being deleted.
+    Terminating,
+    /// There is no such kind.
+    NotInstalled,
+    /// It was not written.
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AuditLabels {
+    outcome: AuditOutcome,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VerbLabels {
     verb: &'static str,
@@ -144,6 +164,7 @@ pub(crate) struct Metrics {
     /// 1 while a controller of Flux keeps this process from acting.
     pub(crate) excluded: Gauge<i64, AtomicI64>,
     events: Family<EventLabels, Counter>,
+    audits: Family<AuditLabels, Counter>,
     builds: Family<ObjectLabels, Counter>,
     dropped_events: Family<SinkLabels, Counter>,
     notifications: Family<NotificationLabels, Counter>,
@@ -201,6 +222,11 @@ impl Metrics {
         );
         let events =
             added(&mut registry, "windlass_events", "Events posted to windlass, by outcome");
+        let audits = added(
+            &mut registry,
+            "windlass_release_audits",
+            "ReleaseAudits of operations that ended, by outcome",
+        );
         let builds = added(
             &mut registry,
             "windlass_builds",
@@ -232,6 +258,7 @@ impl Metrics {
             leader,
             excluded,
             events,
+            audits,
             builds,
             dropped_events,
             notifications,
@@ -268,6 +295,11 @@ impl Metrics {
     /// Counts an event that was posted.
     pub(crate) fn posted(&self, outcome: EventOutcome) {
         self.events.get_or_create(&EventLabels { outcome }).inc();
+    }
+
+    /// Counts an audit.
+    pub(crate) fn audited(&self, outcome: AuditOutcome) {
+        self.audits.get_or_create(&AuditLabels { outcome }).inc();
     }
 
     /// Counts a build of an object's manifests.

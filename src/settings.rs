@@ -51,6 +51,19 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 2)]
     pub(crate) artifact_retention_records: usize,
 
+    /// Write a ReleaseAudit for each operation on a release and each applied revision
+    #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub(crate) release_audits: bool,
+
+    /// How long to retain ReleaseAudits
+    #[arg(long, default_value = "2160h", value_parser = parse_duration)]
+    pub(crate) audit_retention_ttl: Duration,
+
+    /// How many ReleaseAudits of an object to retain
+    #[arg(long, default_value_t = 50)]
+    pub(crate) audit_retention_records: usize,
+
     /// Maximum size of all artifacts in total, such as `10Gi`; 0 for no limit
     #[arg(long, default_value = "0", env = "STORAGE_SIZE_LIMIT", value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) storage_size_limit: u64,

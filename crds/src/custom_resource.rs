@@ -19,11 +19,18 @@ pub struct Names {
     pub plural: &'static str,
     /// Its short names.
     pub short: &'static [&'static str],
-    /// The category that the kind has besides `all` and `fluxcd`.
+    /// The category that the kind has besides `all` and `fluxcd`, which records do not have.
     pub category: &'static str,
     /// Whether it has a status, which is a subresource then.
     pub(crate) has_status: bool,
     pub(crate) columns: &'static [Column],
+}
+
+impl Names {
+    /// Whether its objects record what happened, instead of saying what is to be.
+    pub fn is_record(&self) -> bool {
+        self.category == "fluxcd-audits"
+    }
 }
 
 /// A kind that has [`Names`].

@@ -25,6 +25,7 @@ pub mod notification;
 mod object;
 mod overlay;
 mod reference;
+pub mod release;
 mod schema;
 pub mod source;
 pub mod windlass;
@@ -85,6 +86,7 @@ const KINDS: &[Kind] = &[
     Kind::of::<source::OCIRepository>(),
     Kind::of::<notification::Provider>(),
     Kind::of::<notification::Receiver>(),
+    Kind::of::<release::ReleaseAudit>(),
 ];
 
 /// Returns every CRD with the name of the file that holds it, in the order of those names.

@@ -33,7 +33,11 @@ pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
         spec: CustomResourceDefinitionSpec {
             group: names.group.to_owned(),
             names: CustomResourceDefinitionNames {
-                categories: Some(strings(&["all", "fluxcd", names.category])),
+                // Among all objects, records of the past would hide what there is now.
+                categories: Some(match names.is_record() {
+                    true => strings(&[names.category]),
+                    false => strings(&["all", "fluxcd", names.category]),
+                }),
                 kind: names.kind.to_owned(),
                 list_kind: Some(format!("{}List", names.kind)),
                 plural: names.plural.to_owned(),

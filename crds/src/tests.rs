@@ -10,6 +10,7 @@ use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
 use crate::helmfile::{Helmfile, operator};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
+use crate::release::{AuditCauseKind, ReleaseAudit};
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
@@ -82,6 +83,41 @@ fn every_kind_parses_without_spec_and_with_fields_of_the_future() {
     check_kind::<Provider>("notification.toolkit.fluxcd.io/v1beta3", "Provider");
     check_kind::<Receiver>("notification.toolkit.fluxcd.io/v1", "Receiver");
     check_kind::<operator::Helmfile>("apps.mumoshu.github.io/v1alpha1", "Helmfile");
+}
+
+#[test]
+fn an_audit_parses_without_spec_and_keeps_what_it_says() {
+    let bare = parse::<ReleaseAudit>(json!({ "metadata": { "name": "a", "namespace": "b" } }));
+    assert_eq!(bare.name_any(), "a");
+    let full = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "ReleaseAudit",
+        "metadata": { "name": "a" },
+        "spec": {
+            "subject": { "group": "g", "kind": "HelmRelease", "name": "web", "uid": "u", "generation": 2,
+                "release": { "name": "web", "namespace": "apps" } },
+            "operation": "Upgrade",
+            "id": "web.v2.0123456789ab",
+            "causes": [{ "type": "Values", "object": "Secret/apps/values", "version": "7" }],
+            "from": { "revision": "1", "chart": "web", "chartVersion": "1.0.0" },
+            "to": { "revision": "2", "chart": "web", "chartVersion": "1.1.0", "valuesDigest": "sha256:0" },
+            "changes": { "added": 0, "changed": 1, "removed": 0, "partial": true, "omitted": 1,
+                "objects": [{ "change": "Changed", "kind": "ConfigMap", "name": "a", "fields": ["/data/a"] }] },
+            "steps": [{ "name": "Apply", "started": "2026-01-02T03:04:05Z", "failed": true }],
+            "outcome": "Failed",
+            "message": "rejected",
+            "started": "2026-01-02T03:04:05Z",
+            "ended": "2026-01-02T03:04:06Z",
+            "duration": "1s",
+        },
+    });
+    assert_eq!(round_trip::<ReleaseAudit>(&full), full);
+    let audit: ReleaseAudit = parse(full);
+    assert_eq!(audit.spec.causes[0].type_, AuditCauseKind::Values);
+    let crd = ReleaseAudit::crd();
+    let subresources = crd.spec.versions[0].subresources.as_ref();
+    assert!(subresources.is_some_and(|it| it.status.is_none()), "an audit has no status");
+    assert_eq!(crd.spec.names.categories, Some(vec!["fluxcd-audits".to_owned()]));
 }
 
 #[test]

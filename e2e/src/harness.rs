@@ -27,6 +27,7 @@ pub mod flux;
 pub mod installed;
 pub mod manifests;
 pub mod release;
+pub mod release_audits;
 pub mod requests;
 mod story;
 pub mod tutorial;

@@ -127,7 +127,7 @@ async fn of_ours(cluster: &Cluster, names: &Names) -> Result<Resource, ClusterEr
 }
 
 fn is_in(names: &Names, word: &str) -> bool {
-    word == ALL || names.category.strip_prefix(CATEGORY) == Some(word)
+    (word == ALL && !names.is_record()) || names.category.strip_prefix(CATEGORY) == Some(word)
 }
 
 /// The kind of ours that is called so. Two kinds are called Helmfile: the one with a short name is meant, the other has to be
@@ -224,7 +224,9 @@ mod tests {
     fn a_category_names_its_kinds() {
         let sources = crds::names().filter(|it| is_in(it, "sources"));
         assert!(sources.map(|it| it.kind).any(|kind| kind == "GitRepository"));
-        assert_eq!(crds::names().filter(|it| is_in(it, ALL)).count(), crds::all().len());
+        let left_out: Vec<_> =
+            crds::names().filter(|it| !is_in(it, ALL)).map(|it| it.kind).collect();
+        assert_eq!(left_out, ["ReleaseAudit"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use apply::changes::Change;
 use objects::ObjectId;
 use reconcile::{Corrections, Time};
 
@@ -14,6 +15,8 @@ use reconcile::{Corrections, Time};
 pub(crate) struct Contests {
     corrections: Corrections<ObjectId>,
     strings: BTreeMap<ObjectId, (String, Time)>,
+    /// Objects with whose correction an audit has dealt, and in which stretch of time.
+    audited: BTreeMap<ObjectId, i64>,
 }
 
 impl Contests {
@@ -40,6 +43,13 @@ impl Contests {
         }
     }
 
+    /// Corrections that no audit of this stretch of time is about, which one is from now on.
+    pub(crate) fn unaudited(&mut self, stretch: i64, changes: Vec<Change>) -> Vec<Change> {
+        self.audited.retain(|_, of| *of == stretch);
+        let is_new = |change: &Change| self.audited.insert(change.id.clone(), stretch).is_none();
+        changes.into_iter().filter(is_new).collect()
+    }
+
     /// What is contested now, how that is told, and when it is worth another run.
     pub(crate) fn standing(&mut self, now: Time) -> BTreeMap<ObjectId, (String, Time)> {
         self.strings.retain(|_, (_, until)| now < *until);
@@ -50,6 +60,20 @@ impl Contests {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_correction_is_audited_once_in_a_stretch_of_time() {
+        let change = |name: &str| Change {
+            id: ObjectId::new("shop", name, "", "ConfigMap"),
+            what: apply::changes::What::Changed,
+            fields: Vec::new(),
+        };
+        let mut contests = Contests::default();
+        assert_eq!(contests.unaudited(1, vec![change("a")]), [change("a")]);
+        assert_eq!(contests.unaudited(1, vec![change("a"), change("b")]), [change("b")]);
+        assert_eq!(contests.unaudited(2, vec![change("a")]), [change("a")]);
+        assert_eq!(contests.audited.len(), 1, "what is past is forgotten");
+    }
 
     #[test]
     fn what_is_not_corrected_any_more_is_told_until_a_pause_went_by_without_a_rival() {

@@ -8,6 +8,7 @@ mod finalize;
 mod owner;
 mod pause;
 pub(super) mod report;
+mod requires;
 pub(super) mod status;
 mod template;
 pub(crate) mod values;
@@ -23,7 +24,7 @@ use futures::future::BoxFuture;
 use helm::template::Strategy;
 use kube::core::{Resource as _, ResourceExt as _};
 use reconcile::{Facts, Node, Rest};
-use release::Desired;
+use release::{Desired, Origin};
 
 use self::owner::{Held, ReleaseOwner};
 pub(super) use self::pause::released_parts;
@@ -99,7 +100,8 @@ impl Depended for HelmRelease {}
 impl Controlled for HelmRelease {
     const CONTROLLER: &'static str = "helm-controller";
     const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] = &[wish::FORCE_AT, wish::RESET_AT];
+    const ANNOTATIONS: &'static [&'static str] =
+        &[wish::FORCE_AT, wish::RESET_AT, requires::REQUIRES];
 
     type Memory = applier::Memory<Self>;
 
@@ -246,6 +248,26 @@ impl Session {
         CHART_PATIENCE.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
+    /// Whether the releases are there that the object requires. An operation that is under way comes to its end without.
+    async fn required(
+        &self,
+        object: &Arc<HelmRelease>,
+        target: &Arc<Target>,
+    ) -> Result<Result<(), Rest>, ClusterError> {
+        let own = wish::target(object).namespace;
+        let required = match requires::of(object.annotations().get(requires::REQUIRES), &own) {
+            Ok(required) if required.is_empty() => return Ok(Ok(())),
+            Ok(required) => required,
+            Err(rest) => return Ok(Err(rest)),
+        };
+        let retry_at = self.in_future(self.context.settings.requeue_dependency);
+        let checked = requires::check(&target.cluster, &required, retry_at).await;
+        Ok(match checked.is_err() && self.is_under_way(object).await? {
+            true => Ok(()),
+            false => checked,
+        })
+    }
+
     /// A run behind the gate; nothing where the spec changed meanwhile.
     async fn reconcile(
         &self,
@@ -280,6 +302,9 @@ impl Session {
             Ok(named) => named,
             Err(rest) => return early(rest),
         };
+        if let Err(rest) = self.required(object, &target).await? {
+            return early(rest);
+        }
         let loaded = match releaser::chart::load(&self.context, &source).await {
             Ok(loaded) => loaded,
             Err(rest) => return early(rest),
@@ -295,7 +320,12 @@ impl Session {
         };
         let settings = &self.context.settings;
         let desired = wish::desired(object, parts, &timeouts, false, settings);
-        let desired = Desired { gates: self.gates(object), ..desired };
+        let origin = Origin {
+            source: source.node.to_string(),
+            revision: source.artifact.revision.clone(),
+            ..desired.origin.clone().with_values(values.versions)
+        };
+        let desired = Desired { gates: self.gates(object), origin, ..desired };
         let ignore = match wish::ignore(&object.spec) {
             Ok(ignore) => ignore,
             Err(rest) => return early(rest),

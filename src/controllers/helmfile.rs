@@ -308,6 +308,7 @@ impl<K: Model> Session<K> {
             timeouts,
             book: &book,
             secrets,
+            revision: origin.revision(),
             woken: self.context.hub.woken_parts(&self.node),
             now: self.began,
         };
@@ -449,6 +450,7 @@ impl<K: Model> Session<K> {
             timeouts: &timeouts,
             book: &book,
             secrets: &secrets,
+            revision: "",
             woken: self.context.hub.woken_parts(&self.node),
             now: self.began,
         };

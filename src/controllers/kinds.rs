@@ -6,6 +6,7 @@ use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, operator};
 use crds::kustomize::Kustomization;
 use crds::notification::{Alert, Provider as NotificationProvider, Receiver};
+use crds::release::ReleaseAudit;
 use crds::source::{
     Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
 };
@@ -14,6 +15,7 @@ use futures::future::{BoxFuture, FutureExt as _, join_all};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::audit::retention;
 use super::catalog::{Catalog, Provider};
 use super::context::Context;
 use super::crd_watch::follow_crds;
@@ -32,6 +34,7 @@ use super::run::run_kind;
 use super::target::Targets;
 use super::{helm_release, helmfile, kustomization};
 use crate::cluster::Cluster;
+use crate::cluster::kind::OurKind;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::serve::{Listener, Readiness};
@@ -75,6 +78,23 @@ impl Kind {
         }
     }
 
+    /// Runs of other kinds write its objects, and none of its own: old ones are deleted by `retain`.
+    const fn written<K: OurKind>(
+        retain: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
+    ) -> Self {
+        Self {
+            name: || [K::group(&()).into_owned(), K::kind(&()).into_owned()],
+            run: retain,
+            listed: |_| std::future::ready(true).boxed(),
+            unsupported: |object| serde_json::from_value::<K>(object).map(|_| Vec::new()),
+            is_run: |_| true,
+            is_optional: true,
+            provide: None,
+            depend: None,
+            ownership: None,
+        }
+    }
+
     /// Its artifacts are named by `sourceRef` and the like.
     const fn providing<K: Provider>(self) -> Self {
         Self { provide: Some(Catalog::add::<K>), ..self }
@@ -112,6 +132,7 @@ const KINDS: &[Kind] = &[
     Kind::of::<OCIRepository>().providing::<OCIRepository>(),
     Kind::of::<NotificationProvider>().only(Settings::notifies).optional(),
     Kind::of::<Receiver>().only(Settings::notifies).optional(),
+    Kind::written::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
 
 /// Fields of an object that this version does not support; `None` if it is of no kind that runs here.

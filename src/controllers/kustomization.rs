@@ -3,6 +3,7 @@
 //! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `inputs`), where a run may
 //! not go on (`pause`), looking and writing (`world`), deletion (`finalize`).
 
+mod audit;
 pub(super) mod bases;
 mod build;
 mod decryption;
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use apply::changes::Change;
 use apply::{Apply, Desired, FailedWait};
 use crds::Artifact;
 use crds::kustomize::Kustomization;
@@ -32,6 +34,7 @@ use objects::ObjectId;
 use reconcile::{DependencyState, Edge, Facts, Node, Rest, Retries, Time, reason};
 use tree::Trace;
 
+use self::audit::{About, Attempts};
 use self::build::Built;
 use self::inputs::Inputs;
 use self::retry::Judged;
@@ -80,6 +83,8 @@ pub(crate) struct Memory {
     contests: Arc<Mutex<Contests>>,
     /// What is applied and waited for.
     waiting: Option<Waiting>,
+    /// What attempts changed of which no audit was written.
+    attempts: Attempts,
 }
 
 /// A wait under way, which would otherwise be built anew for every run.
@@ -141,6 +146,15 @@ pub(crate) struct Came {
     changes: Vec<(ObjectId, apply::Action)>,
     /// It was refused, and will be until something changes.
     is_permanent: bool,
+}
+
+/// What a run leaves besides.
+#[derive(Default)]
+struct Done {
+    /// Objects that were healthy when last observed, and the resourceVersions in which they were.
+    healthy: BTreeMap<ObjectId, u64>,
+    /// What it changed, as an audit lists it.
+    audited: Vec<Change>,
 }
 
 type Ended = applier::Ended<Kustomization>;
@@ -351,7 +365,9 @@ impl Session {
             ignore: wish.ignore.clone(),
             retry_at: self.in_future(timeouts.retry),
         };
-        let (mut ended, healthy) = self.drive(object, wish.desired.clone(), wishes, target).await;
+        let (mut ended, done) = self.drive(object, wish.desired.clone(), wishes, target).await;
+        let about = About { judged: &judged, is_correction, secrets: &wish.secrets };
+        self.audit(object, &ended, done.audited, &about).await;
         self.remember_failure(object, &judged, &mut ended, (timeouts, verify));
         let mut memory = self.memory();
         memory.waiting = None;
@@ -365,7 +381,7 @@ impl Session {
                 (memory.settled, memory.applied) = (Some(settled), Some(judged));
             }
             rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
-                memory.healthy = Some((judged, healthy));
+                memory.healthy = Some((judged, done.healthy));
                 let (artifact, wish) = (artifact.digest.clone(), wish.clone());
                 let observed_at = Instant::now();
                 memory.waiting = Some(Waiting { generation, artifact, wish, observed_at });
@@ -388,7 +404,7 @@ impl Session {
         desired: Arc<Desired>,
         wishes: Wishes,
         target: &Arc<Target>,
-    ) -> (Ended, BTreeMap<ObjectId, u64>) {
+    ) -> (Ended, Done) {
         let permit = target.applying().run_permit(&self.node.namespace).await;
         let revision = desired.revision.clone();
         let (context, latest) = (self.context.clone(), self.latest.clone());
@@ -405,7 +421,7 @@ impl Session {
         );
         let world = match world {
             Ok(world) => world,
-            Err(rest) => return (early(object, &revision, rest), BTreeMap::new()),
+            Err(rest) => return (early(object, &revision, rest), Done::default()),
         };
         let (_, rest) = reconcile::drive::<Apply>(&desired, &world).await;
         let rest = world.sooner(rest);
@@ -421,7 +437,8 @@ impl Session {
             is_permanent: world.is_permanent(),
             ..Came::default()
         };
-        (Ended { came, ..Ended::early(&world.object(), rest) }, world.healthy())
+        let done = Done { healthy: world.healthy(), audited: world.audited() };
+        (Ended { came, ..Ended::early(&world.object(), rest) }, done)
     }
 
     /// Does the work of a phase, which is told of by Flux's words if it takes long and is about something new.

@@ -60,6 +60,12 @@ impl References {
         Ok(names)
     }
 
+    /// In which version something was read that is there.
+    pub(crate) fn version(&self, kind: &str, namespace: &str, name: &str) -> Option<u64> {
+        let id = ObjectId::new(namespace, name, "", kind);
+        self.read.iter().find(|it| it.id == id).and_then(|it| it.version)
+    }
+
     async fn note(
         &mut self,
         kind: &str,

@@ -6,6 +6,7 @@
 //! `release`), the owners (`helm_release`).
 
 pub(crate) mod action_options;
+pub(crate) mod audit;
 pub(crate) mod chart;
 mod culprit;
 mod definitions;

@@ -5,6 +5,7 @@
 
 mod adoption;
 mod appliers;
+mod audits;
 mod bad_input;
 mod bundle;
 mod crd_guard;
@@ -24,6 +25,7 @@ mod records;
 mod remediation;
 mod remedies;
 mod requests;
+mod requires;
 mod settings;
 mod suspension;
 mod tenants;

@@ -3,6 +3,7 @@
 //!
 //! Elsewhere: what HelmReleases do for their users (`tests/releases`).
 
+mod audits;
 mod deep;
 mod faults;
 mod flux;

@@ -28,6 +28,8 @@ pub(crate) struct Values {
     pub(in crate::controllers) digest: String,
     /// Strings of Secrets, which must not be told.
     pub(in crate::controllers) secrets: Masking,
+    /// The versions of what `valuesFrom` names, by `Kind/namespace/name`.
+    pub(in crate::controllers) versions: BTreeMap<String, String>,
 }
 
 /// What was found of every object that is named, by kind and name; `None` where there is none.
@@ -60,10 +62,17 @@ pub(in crate::controllers) async fn read(
         };
         objects.insert(place, found);
     }
+    let mut versions = BTreeMap::new();
+    for (kind, name) in objects.keys() {
+        let version = references.version(kind.as_str(), &namespace, name);
+        let subject = format!("{}/{namespace}/{name}", kind.as_str());
+        versions.extend(version.map(|version| (subject, version.to_string())));
+    }
     let object = object.clone();
     // Values of a megabyte take their time.
     let compose = move || compose(&namespace, &object.spec, &objects);
-    blocking(VALUES_ERROR, "putting the values together", compose).await
+    let values: Values = blocking(VALUES_ERROR, "putting the values together", compose).await?;
+    Ok(Values { versions, ..values })
 }
 
 fn failed(text: String) -> Rest {
@@ -108,7 +117,7 @@ pub(crate) fn compose(
     let map = helm::values::compose(namespace, &inline(spec), &references, &mut lookup)
         .map_err(|error| failed(told(&error)))?;
     let digest = helm::values::digest(&map).map_err(|error| failed(error.to_string()))?;
-    Ok(Values { map, digest, secrets: secrets(objects) })
+    Ok(Values { map, digest, secrets: secrets(objects), versions: BTreeMap::new() })
 }
 
 /// What Secrets among the references hold: errors of templates, API servers and hooks may quote it.

@@ -27,6 +27,7 @@ use sha2::{Digest as _, Sha256};
 use crate::controllers::applier::{self, Applied as _};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kind::REQUESTED_AT;
+use crate::controllers::releaser::audit::origin;
 use crate::controllers::releaser::postrender;
 use crate::settings::Settings;
 
@@ -189,6 +190,7 @@ pub(in crate::controllers) fn desired(
         uninstall: uninstall(spec, timeouts),
         drift: drift(spec),
         requests: requests(object),
+        origin: origin(&object.metadata),
         retry,
         interval,
     }

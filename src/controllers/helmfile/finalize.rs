@@ -47,6 +47,7 @@ impl<K: Model> Session<K> {
             timeouts: &timeouts,
             book: &book,
             secrets: &secrets,
+            revision: "",
             woken: self.context.hub.woken_parts(&self.node),
             now: self.began,
         };

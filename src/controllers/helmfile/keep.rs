@@ -10,14 +10,15 @@ use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use reconcile::{Node, Rest, Time, Wake, WindowState};
-use release::Desired;
 use release::phase::Gates;
+use release::{Desired, Origin};
 
 use super::book::{Book, ReleaseOwner};
 use super::model::Model;
 use super::plan::{Key, Planned, PlannedRelease};
 use super::wish::Timeouts;
 use super::{Session, request};
+use crate::controllers::applier::Applied as _;
 use crate::controllers::helm_release::{report, status, wish};
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::postrender::PostRenderers;
@@ -83,6 +84,8 @@ pub(super) struct Run<'r, K: Model> {
     pub(super) timeouts: &'r Timeouts,
     pub(super) book: &'r Arc<Book<K>>,
     pub(super) secrets: &'r Masking,
+    /// The revision of the source; empty where nothing of it is wished for.
+    pub(super) revision: &'r str,
     /// Parts that were woken since the last run.
     pub(super) woken: BTreeSet<Node>,
     pub(super) now: Time,
@@ -282,6 +285,8 @@ impl<K: Model> Session<K> {
             None => helm_release::released_parts(&status::read(&object), is_suspended),
         };
         let desired = wish::desired(&object, parts, &timeouts, is_suspended, settings);
+        let source = run.object.source().map(|it| it.to_string()).unwrap_or_default();
+        let origin = Origin { source, revision: run.revision.to_owned(), ..desired.origin.clone() };
         let options = ActionOptions::of(&object.spec, settings);
         let options = match planned {
             Some(planned) => options.skipping_schema(planned.skips_schema),
@@ -289,7 +294,7 @@ impl<K: Model> Session<K> {
         };
         let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
         let wish = Wish {
-            desired: Desired { gates: self.gates(run.object), ..desired },
+            desired: Desired { gates: self.gates(run.object), origin, ..desired },
             options,
             values: planned.map(|planned| planned.values.clone()).unwrap_or_default(),
             chart: planned.map(|planned| planned.chart.clone()),

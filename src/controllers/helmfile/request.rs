@@ -126,6 +126,7 @@ pub(super) fn as_helm_release<K: Model>(
     meta.namespace = helmfile.namespace();
     meta.uid = helmfile.uid();
     meta.generation = helmfile.meta().generation;
+    meta.managed_fields = helmfile.meta().managed_fields.clone();
     meta.deletion_timestamp = is_leaving.then(|| Time(jiff::Timestamp::now()));
     if let Some(requested) = helmfile.annotations().get(REQUESTED_AT) {
         let annotations = meta.annotations.get_or_insert_default();

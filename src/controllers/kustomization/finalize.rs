@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crds::kustomize::Kustomization;
 use objects::Masking;
-use reconcile::Rest;
+use reconcile::{Rest, reason};
 
 use super::wish::{self, Timeouts};
 use super::world::{Verify, Wishes};
@@ -31,7 +31,12 @@ impl Session {
         let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
         // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
         // delete them from, so it goes even when that cannot be reached.
-        if !prune || hold::is_suspended(&**object, self.began) || has_nothing {
+        let stays = !prune || hold::is_suspended(&**object, self.began);
+        if stays || has_nothing {
+            if !stays && inventory.is_some() {
+                let gone = Rest::Settled(reason::SUCCEEDED, String::new());
+                self.audit_removal(object, &Ended::early(object, gone), Vec::new()).await;
+            }
             return Ok(Leaving::Done(object.clone()));
         }
         let wishes = Wishes {
@@ -57,7 +62,8 @@ impl Session {
             }
         };
         let nothing = Arc::new(wish::finalize(object, timeouts));
-        let (ended, _) = self.drive(object, nothing, wishes, &target).await;
+        let (ended, done) = self.drive(object, nothing, wishes, &target).await;
+        self.audit_removal(object, &ended, done.audited).await;
         if !ended.rest.is_settled() {
             return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
         }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use apply::changes::{Change, What};
 use apply::plan::{AWAITING_TERMINATION, health_text, is_passed, stage_reason};
 use apply::{
     Action, Apply, Desired, FailedWait, HealthWish, Inventory, Manifest, Observed, Report, Seen,
@@ -63,6 +64,8 @@ struct Known {
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
     changes: Vec<(ObjectId, Action)>,
+    /// What changed in objects that were configured.
+    fields: BTreeMap<ObjectId, Vec<String>>,
     /// Stand for kinds that are not served yet.
     missing: BTreeSet<Node>,
 }
@@ -184,6 +187,21 @@ impl World {
     /// What was created, configured and deleted, in that order of events.
     pub(super) fn changes(&self) -> Vec<(ObjectId, Action)> {
         self.known().changes.clone()
+    }
+
+    /// The same, as an audit lists it.
+    pub(super) fn audited(&self) -> Vec<Change> {
+        let known = self.known();
+        let change = |(id, action): &(ObjectId, Action)| Change {
+            id: id.clone(),
+            what: match action {
+                Action::Created => What::Added,
+                Action::Deleted => What::Removed,
+                _ => What::Changed,
+            },
+            fields: known.fields.get(id).cloned().unwrap_or_default(),
+        };
+        known.changes.iter().map(change).collect()
     }
 
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use apply::changes::masked;
 use apply::meta::has;
 use apply::rival::contested_text;
 use futures::stream::{self, StreamExt as _};
@@ -19,7 +20,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::members::Member;
-use super::world::World;
+use super::world::{Drifted, World};
 use super::{MANAGER, Owner};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
@@ -60,18 +61,20 @@ impl<O: Owner> World<O> {
                 Ok(Found::Missing | Found::Changed { .. }) if !self.is_within_measure(member) => {}
                 Ok(Found::Missing) => {
                     line(&mut text, &format!("{subject} removed"));
-                    drifted.push((member.clone(), member.object.clone(), true));
+                    let (member, payload) = (member.clone(), member.object.clone());
+                    drifted.push(Drifted { member, payload, fields: None });
                 }
                 Ok(Found::Changed { payload, paths, counts: [added, changed, removed] }) => {
                     // Differs(flux): it says how many fields, but not which.
-                    let paths = paths.join(", ");
+                    let named = paths.join(", ");
                     line(
                         &mut text,
                         &format!(
-                            "{subject} changed ({added} additions, {changed} changes, {removed} removals): {paths}"
+                            "{subject} changed ({added} additions, {changed} changes, {removed} removals): {named}"
                         ),
                     );
-                    drifted.push((member.clone(), payload, false));
+                    let fields = Some(masked(&member.id, paths));
+                    drifted.push(Drifted { member: member.clone(), payload, fields });
                 }
                 Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
                 Err(error) => faults.push(format!("{subject}: {error}")),

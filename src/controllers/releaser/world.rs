@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use apply::changes::{Change, What};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
@@ -56,10 +57,19 @@ pub(super) struct Known {
     pub(super) hook_watch: Option<Arc<HookWatch>>,
     /// Who holds fields of objects that drifted, as it is told.
     pub(super) rivals: BTreeMap<ObjectId, String>,
-    /// Objects that drifted, as they are applied, and whether they are missing.
-    pub(super) drifted: Vec<(Member, Object, bool)>,
+    /// Objects that drifted, as they are applied.
+    pub(super) drifted: Vec<Drifted>,
     /// The spec is not what the run began with.
     outdated: bool,
+}
+
+/// An object that drifted.
+pub(super) struct Drifted {
+    pub(super) member: Member,
+    /// As it is applied.
+    pub(super) payload: Object,
+    /// What changed; `None` if the object is missing.
+    pub(super) fields: Option<Vec<String>>,
 }
 
 /// The digest of a manifest.
@@ -86,7 +96,7 @@ pub(super) struct World<O> {
 }
 
 /// What is told of a correction of drift.
-fn corrected(known: &Status, record: &Record, changed: &[String], faults: &[String]) -> Vec<Event> {
+fn corrected(known: &Status, record: &Record, changed: &[Change], faults: &[String]) -> Vec<Event> {
     let release = snapshot::latest(&known.history)
         .map_or_else(|| record.full_name(), release::Snapshot::full_name);
     let told = |severity, reason: reconcile::Reason, text: String| Event {
@@ -97,10 +107,13 @@ fn corrected(known: &Status, record: &Record, changed: &[String], faults: &[Stri
     };
     let mut all = Vec::new();
     if !changed.is_empty() {
-        let text = format!(
-            "Cluster state of release {release} has been corrected:\n{}",
-            changed.join("\n")
-        );
+        let line = |change: &Change| {
+            let what = if change.what == What::Added { "created" } else { "configured" };
+            format!("{} {what}", change.id.subject())
+        };
+        let lines: Vec<String> = changed.iter().map(line).collect();
+        let text =
+            format!("Cluster state of release {release} has been corrected:\n{}", lines.join("\n"));
         all.push(told(Severity::Info, words::DRIFT_CORRECTED, text));
     }
     if !faults.is_empty() {
@@ -152,6 +165,15 @@ impl<O: Owner> World<O> {
     pub(super) fn left(&self) -> (BTreeSet<ObjectId>, Option<Arc<Storage>>) {
         let mut known = self.known();
         (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
+    }
+
+    /// The revisions, as the run knows them.
+    pub(super) fn revisions(&self) -> Revisions {
+        self.known().revisions.clone()
+    }
+
+    pub(super) fn contests(&self) -> MutexGuard<'_, Contests> {
+        self.contests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest revision, as the run knows it.
@@ -243,6 +265,7 @@ impl<O: Owner> World<O> {
             failures: 0,
             force: None,
             oci_digest: String::new(),
+            origin: release::Origin::default(),
             started: now,
             since: now,
             at: 0,
@@ -250,6 +273,7 @@ impl<O: Owner> World<O> {
             hook_begun: false,
             created: Vec::new(),
             faults: Vec::new(),
+            passed: Vec::new(),
             failure: None,
             ended: None,
             accounted: true,
@@ -290,6 +314,9 @@ impl<O: Owner> World<O> {
 
     /// Has the owner keep what was decided, and tell of what happened.
     async fn tell(&self, told: &Report) -> Result<(), Rest> {
+        if told.ended.is_some() {
+            self.audit().await;
+        }
         let inventory = self.inventory(told).await?;
         self.owner.tell(told, inventory, self.desired()).await
     }
@@ -361,6 +388,7 @@ impl<O: Owner> World<O> {
         for event in corrected(&self.owner.status(), &record, &changed, &faults) {
             self.owner.announce(event);
         }
+        self.audit_correction(&record, changed, &faults).await;
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use apply::changes::{Change, What};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::Rest;
@@ -12,11 +13,11 @@ use release::Record;
 use release::journal::{Action, Journal};
 
 use super::members::{self, Member};
-use super::world::World;
+use super::world::{Drifted, World};
 use super::{MANAGER, Owner, merge};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
-use crate::controllers::crd_guard::{self, Change};
+use crate::controllers::crd_guard;
 
 /// What became of the objects of a revision.
 #[derive(Default)]
@@ -337,12 +338,12 @@ impl<O: Owner> World<O> {
     pub(super) async fn correct_objects(
         &self,
         record: &Record,
-    ) -> Result<(Vec<String>, Vec<String>), Rest> {
+    ) -> Result<(Vec<Change>, Vec<String>), Rest> {
         let drifted = std::mem::take(&mut self.known().drifted);
         let (mut changed, mut faults) = (Vec::new(), Vec::new());
-        for (member, payload, is_missing) in drifted {
+        for Drifted { member, payload, fields } in drifted {
             let member = Member { object: payload, ..member };
-            if let Some((id, Change::Refused(text))) =
+            if let Some((id, crd_guard::Change::Refused(text))) =
                 self.guarded([&member.object].into_iter()).await?.pop()
             {
                 faults.push(format!("{}: {text}", id.subject()));
@@ -351,8 +352,9 @@ impl<O: Owner> World<O> {
             let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };
             match self.write(&member, None, WriteMode::Server, false, &journal).await {
                 Ok(_) => {
-                    let what = if is_missing { "created" } else { "configured" };
-                    changed.push(format!("{} {what}", member.id.subject()));
+                    let what = if fields.is_some() { What::Changed } else { What::Added };
+                    let fields = fields.unwrap_or_default();
+                    changed.push(Change { id: member.id.clone(), what, fields });
                 }
                 Err(Unwritten { error, .. }) if error.is_of_server() => {
                     return Err(self.no_answer(&error));

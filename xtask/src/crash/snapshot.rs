@@ -78,6 +78,7 @@ impl Snapshot {
             let labels = secret.metadata.labels.unwrap_or_default();
             all.insert(format!("Record {name}"), json!(labels.get("status")));
         }
+        all.extend(audits(client, names).await?);
         Ok(Self(all))
     }
 
@@ -97,6 +98,31 @@ impl Snapshot {
         lines.truncate(5);
         lines
     }
+}
+
+/// How many audits there are of each operation on a release: one. Attempts of a Kustomization that a cut makes fail are
+/// operations, too, so those are not counted.
+async fn audits(client: &Client, names: &Names<'_>) -> anyhow::Result<BTreeMap<String, Value>> {
+    let kind = kind("release.windlass.dev/v1alpha1", "ReleaseAudit");
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), names.namespace, &kind);
+    let mut counts = BTreeMap::<String, u64>::new();
+    for audit in api.list(&ListParams::default()).await?.items {
+        let spec = &audit.data["spec"];
+        let (subject, operation) = (&spec["subject"], &spec["operation"]);
+        if subject["release"].is_null() || *operation == "CorrectDrift" {
+            continue;
+        }
+        let revision = |of: &str| spec[of]["revision"].as_str().unwrap_or("-").to_owned();
+        let id = format!(
+            "Audit {} {operation} {} to {}: {}",
+            subject["release"]["name"],
+            revision("from"),
+            revision("to"),
+            spec["outcome"]
+        );
+        *counts.entry(names.replace(&id)).or_default() += 1;
+    }
+    Ok(counts.into_iter().map(|(id, count)| (id, count.into())).collect())
 }
 
 /// The first field that differs, or both values.

@@ -111,6 +111,10 @@ impl World {
                 known.healthy.remove(id);
                 // Another manifest may still mean the same object.
                 let changed = known.tried.get(id).is_none_or(|tried| *tried != version(&written));
+                if let Some(before) = known.live.get(id) {
+                    let fields = apply::changes::fields(before, &written);
+                    known.fields.insert(id.clone(), fields);
+                }
                 known.live.insert(id.clone(), written);
                 let action =
                     if was_missing || recreate { Action::Created } else { Action::Configured };

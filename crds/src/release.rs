@@ -1,0 +1,12 @@
+//! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions.
+//!
+//! Here: its one kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and deleting
+//! audits (`src/controllers/audit.rs`).
+
+mod release_audit;
+
+pub use release_audit::{
+    AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges, AuditOperation,
+    AuditOutcome, AuditRelease, AuditState, AuditStep, AuditSubject, ReleaseAudit,
+    ReleaseAuditSpec,
+};

@@ -1,0 +1,293 @@
+//! Audits: a ReleaseAudit for each operation, written once and never a condition of it.
+//!
+//! An audit is written when its operation has come to its end and before the status says so; a crash in between makes it
+//! again. Its name comes from the uid of its subject and from the operation, so one that is there already is this one.
+//!
+//! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`).
+//! Elsewhere: what an audit says (`releaser::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
+
+pub(crate) mod retention;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use apply::changes::{Change, Listing, What, list};
+use crds::Time as When;
+use crds::release::{
+    AuditCause, AuditChange, AuditChangeKind, AuditChanges, AuditOperation, AuditState,
+    ReleaseAudit, ReleaseAuditSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::core::Resource as _;
+use objects::{Gvk, Masking, Object};
+use reconcile::Time;
+use sha2::{Digest as _, Sha256};
+
+use super::context::Context;
+use crate::cluster::ClusterError;
+use crate::cluster::discovery::Resource;
+use crate::events::{Event, Severity};
+use crate::metrics::AuditOutcome;
+
+/// The label by which the audits of an object are found, whatever its name is.
+pub(crate) const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
+
+/// The field manager of audits.
+const MANAGER: &str = "windlass";
+
+/// How large an audit may be as JSON.
+const SIZE: usize = 60 << 10;
+
+/// How long a message may be, in bytes.
+const MESSAGE: usize = 3 << 10;
+
+/// How long other strings of users may be, in bytes.
+const TEXT: usize = 250;
+
+/// How many causes are listed.
+const CAUSES: usize = 32;
+
+/// Corrections of an object within so many seconds are one audit.
+const CORRECTION_SECONDS: i64 = 600;
+
+/// Where audits are served. They are asked for without discovery, whose answer may be older than their CRD.
+pub(crate) fn resource() -> Resource {
+    Resource {
+        gvk: Gvk::new(&ReleaseAudit::api_version(&()), &ReleaseAudit::kind(&())),
+        plural: ReleaseAudit::plural(&()).into_owned(),
+        namespaced: true,
+        watchable: true,
+    }
+}
+
+/// What was last said of audits that cannot be written, so that it is said once.
+#[derive(Default)]
+struct Told(Mutex<Option<String>>);
+
+impl Told {
+    /// Whether a reason is another than the last one.
+    fn is_new(&self, why: Option<&str>) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = last.as_deref() != why;
+        *last = why.map(str::to_owned);
+        is_new
+    }
+}
+
+/// The name of an audit: the same for the same operation of the same object.
+fn name(subject: &str, operation: AuditOperation, (uid, key): (&str, &str)) -> String {
+    let digest = hex::encode(Sha256::digest(format!("{uid}\n{key}")));
+    let subject: String = subject.chars().take(40).collect();
+    let subject = subject.trim_end_matches(['.', '-']);
+    format!("{subject}-{}-{}", operation.as_str().to_lowercase(), &digest[..16])
+}
+
+/// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation goes on whatever comes
+/// of it; what is to be told on the subject is the answer.
+pub(crate) async fn write(
+    context: &Context,
+    namespace: &str,
+    key: &str,
+    spec: ReleaseAuditSpec,
+) -> Option<Event> {
+    if !context.settings.release_audits {
+        return None;
+    }
+    let name = name(&spec.subject.name, spec.operation, (&spec.subject.uid, key));
+    let outcome = match object(namespace, &name, fitted(spec)) {
+        Ok(object) => {
+            let created = context.cluster.create_object(&resource(), &object, MANAGER, false).await;
+            created.map(drop).map_err(|error| (classified(&error), error.to_string()))
+        }
+        Err(text) => Err((AuditOutcome::Failed, text)),
+    };
+    let told = context.shared::<Told>();
+    let (outcome, text) = match outcome {
+        Ok(()) => (AuditOutcome::Written, None),
+        Err((AuditOutcome::Exists, _)) => (AuditOutcome::Exists, None),
+        Err((outcome, text)) => (outcome, Some(text)),
+    };
+    context.metrics.audited(outcome);
+    match outcome {
+        AuditOutcome::Written | AuditOutcome::Exists => {
+            told.is_new(None);
+            None
+        }
+        // Its namespace goes, and all that is in it.
+        AuditOutcome::Terminating => None,
+        AuditOutcome::NotInstalled => {
+            if told.is_new(Some("not installed")) {
+                tracing::info!(
+                    "no ReleaseAudit is written: the CustomResourceDefinition releaseaudits.release.windlass.dev is not \
+                     installed; install it, or set --release-audits=false"
+                );
+            }
+            None
+        }
+        AuditOutcome::Failed => {
+            let text = text.unwrap_or_default();
+            // The same refusal names another object each time.
+            if !told.is_new(Some(&text.replace(&name, ""))) {
+                return None;
+            }
+            tracing::error!(
+                namespace,
+                name,
+                error = text,
+                "failed to write a ReleaseAudit; operations continue without"
+            );
+            Some(Event {
+                severity: Severity::Error,
+                reason: "AuditFailed".to_owned(),
+                message: format!(
+                    "failed to write ReleaseAudit {namespace}/{name}, the operation continues without: {text}"
+                ),
+                metadata: BTreeMap::new(),
+            })
+        }
+    }
+}
+
+fn classified(error: &ClusterError) -> AuditOutcome {
+    let is_there = error.code() == Some(409) && !error.is_conflict();
+    let is_terminating =
+        error.code() == Some(403) && error.to_string().contains("being terminated");
+    match error {
+        _ if is_there => AuditOutcome::Exists,
+        _ if is_terminating => AuditOutcome::Terminating,
+        _ if error.is_unserved() => AuditOutcome::NotInstalled,
+        _ => AuditOutcome::Failed,
+    }
+}
+
+fn object(namespace: &str, name: &str, spec: ReleaseAuditSpec) -> Result<Object, String> {
+    let labels = BTreeMap::from([(SUBJECT_UID.to_owned(), spec.subject.uid.clone())]);
+    let mut audit = ReleaseAudit::new(name, spec);
+    audit.metadata.namespace = Some(namespace.to_owned());
+    audit.metadata.labels = Some(labels);
+    let value = serde_json::to_value(&audit).map_err(|error| error.to_string())?;
+    Object::new(value).map_err(|error| error.to_string())
+}
+
+/// An audit of a size that is stored: what is listed goes before what is counted.
+fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
+    spec.message = spec.message.map(|text| cut(&text, MESSAGE));
+    for cause in &mut spec.causes {
+        let AuditCause { object, version, manager, .. } = cause;
+        for (text, most) in [(object, 2 * TEXT), (version, 2 * TEXT), (manager, TEXT / 2)] {
+            *text = text.take().map(|it| cut(&it, most));
+        }
+    }
+    spec.causes.truncate(CAUSES);
+    for step in &mut spec.steps {
+        step.hook = step.hook.take().map(|it| cut(&it, TEXT));
+    }
+    for state in [&mut spec.from, &mut spec.to].into_iter().flatten() {
+        let AuditState { revision, chart, chart_version, app_version, .. } = state;
+        *revision = revision.take().map(|it| cut(&it, 2 * TEXT));
+        for text in [chart, chart_version, app_version] {
+            *text = text.take().map(|it| cut(&it, TEXT));
+        }
+    }
+    let size = |spec: &ReleaseAuditSpec| serde_json::to_vec(spec).map_or(0, |json| json.len());
+    if size(&spec) > SIZE {
+        let listed = std::mem::take(&mut spec.changes.objects);
+        spec.changes.omitted = spec.changes.omitted.saturating_add(count(listed.len()));
+    }
+    if size(&spec) > SIZE {
+        let steps = std::mem::take(&mut spec.steps);
+        spec.omitted_steps = spec.omitted_steps.saturating_add(count(steps.len()));
+    }
+    spec
+}
+
+/// A text of at most so many bytes.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end])
+}
+
+/// A number as audits have it.
+pub(crate) fn count(of: usize) -> i64 {
+    i64::try_from(of).unwrap_or(i64::MAX)
+}
+
+/// A text that may be empty.
+pub(crate) fn text(of: impl Into<String>) -> Option<String> {
+    Some(of.into()).filter(|text| !text.is_empty())
+}
+
+/// A time as audits have it.
+pub(crate) fn when(time: Time) -> Option<When> {
+    Some(When(time))
+}
+
+/// How long something took, to the millisecond.
+pub(crate) fn took(started: Time, ended: Time) -> Option<String> {
+    let took = std::time::Duration::try_from(ended.duration_since(started)).ok()?;
+    let whole = u64::try_from(took.as_millis()).ok()?;
+    Some(reconcile::format_duration(std::time::Duration::from_millis(whole)))
+}
+
+/// Changes as an audit lists them, without what came from Secrets.
+pub(crate) fn listed(changes: Vec<Change>, partial: bool, secrets: &Masking) -> AuditChanges {
+    let Listing { added, changed, removed, digest, listed, omitted } = list(changes);
+    let object = |change: Change| AuditChange {
+        change: match change.what {
+            What::Added => AuditChangeKind::Added,
+            What::Changed => AuditChangeKind::Changed,
+            What::Removed => AuditChangeKind::Removed,
+        },
+        group: change.id.group,
+        kind: change.id.kind,
+        namespace: change.id.namespace,
+        name: secrets.mask(&change.id.name),
+        fields: change.fields.iter().map(|field| secrets.mask(field)).collect(),
+    };
+    AuditChanges {
+        added: count(added),
+        changed: count(changed),
+        removed: count(removed),
+        partial,
+        digest: text(digest),
+        objects: listed.into_iter().map(object).collect(),
+        omitted: count(omitted),
+    }
+}
+
+/// The stretch of time in which corrections of an object are one audit: its number.
+pub(crate) fn stretch(now: Time) -> i64 {
+    now.as_second().div_euclid(CORRECTION_SECONDS)
+}
+
+/// What names the audit of a correction: when, and which objects.
+pub(crate) fn correction_key(stretch: i64, changes: &[Change]) -> String {
+    let objects: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
+    format!("correct {stretch} {}", objects.join(" "))
+}
+
+/// The field manager that last changed the spec of an object; empty if nobody can tell.
+pub(crate) fn manager_of_spec(meta: &ObjectMeta) -> String {
+    manager(meta, |fields| !fields["f:spec"].is_null())
+}
+
+/// The field manager that last wrote an annotation of an object.
+pub(crate) fn manager_of_annotation(meta: &ObjectMeta, key: &str) -> String {
+    let key = format!("f:{key}");
+    manager(meta, |fields| !fields["f:metadata"]["f:annotations"][&key].is_null())
+}
+
+fn manager(meta: &ObjectMeta, wrote: impl Fn(&serde_json::Value) -> bool) -> String {
+    let entries = meta.managed_fields.iter().flatten();
+    let its = entries.filter(|entry: &&ManagedFieldsEntry| {
+        entry.subresource.is_none() && entry.fields_v1.as_ref().is_some_and(|it| wrote(&it.0))
+    });
+    let last = its.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    last.and_then(|entry| entry.manager.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,394 @@
+//! Audits of a Kustomization: one for each attempt at a revision that changed something, one for corrections of drift, one
+//! for its removal.
+//!
+//! An attempt may take several runs, because it waits for health; what they change is collected until it ends.
+//! A process that begins with a revision of which the status tells no end cannot know what another process has changed before
+//! it: there is an audit in any case, and it is partial if nothing or less is left to change.
+//!
+//! Elsewhere: writing audits (`controllers::audit`), what runs change (`world`).
+
+use apply::changes::Change;
+use crds::Reconciled as _;
+use crds::kustomize::Kustomization;
+use crds::release::{
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, AuditSubject,
+    ReleaseAuditSpec,
+};
+use kube::core::{Resource as _, ResourceExt as _};
+use objects::Masking;
+use reconcile::{Condition, READY, Rest, Status, Time};
+
+use super::retry::Judged;
+use super::{Ended, Session, resolve};
+use crate::controllers::audit::{
+    self, listed, manager_of_annotation, manager_of_spec, text, took, when,
+};
+use crate::controllers::kind::{Controlled as _, REQUESTED_AT};
+use crate::controllers::marks;
+use crate::controllers::record::conditions_of;
+
+/// What is remembered of attempts, for their audits.
+#[derive(Default)]
+pub(super) struct Attempts {
+    /// Whether this process has attempted anything.
+    has_any: bool,
+    open: Option<Attempt>,
+}
+
+/// An attempt that has not ended.
+struct Attempt {
+    of: Option<Judged>,
+    /// What names its audit.
+    key: String,
+    causes: Vec<AuditCause>,
+    from: Option<AuditState>,
+    began: Time,
+    changes: Vec<Change>,
+    /// Whether another process may have begun it.
+    may_be_taken_over: bool,
+    /// Whether the status says so.
+    is_taken_over: bool,
+}
+
+/// What an audit says of an attempt besides what it changed.
+pub(super) struct About<'a> {
+    pub(super) judged: &'a Judged,
+    pub(super) is_correction: bool,
+    pub(super) secrets: &'a Masking,
+}
+
+/// What names an attempt: it stays the same until the status tells of its end, whatever process goes on with it.
+fn key(object: &Kustomization, judged: Option<&Judged>) -> String {
+    let status = object.status.as_ref();
+    let last = status.and_then(|it| it.history.first());
+    let last = last
+        .map(|it| format!("{} {} {}", it.digest, it.last_reconciled.0, it.total_reconciliations));
+    let of = match judged {
+        Some(Judged { generation, digest, revision }) => {
+            format!("apply {generation} {revision} {digest}")
+        }
+        None => "delete".to_owned(),
+    };
+    format!("{of} after {}", last.unwrap_or_default())
+}
+
+/// Whether the status tells of an attempt at a revision that has not ended.
+fn is_under_way(object: &Kustomization, revision: &str) -> bool {
+    let conditions = conditions_of(object.conditions());
+    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
+    attempted == Some(revision) && Condition::is(&conditions, READY, Status::Unknown)
+}
+
+fn causes(object: &Kustomization, revision: &str) -> Vec<AuditCause> {
+    let of = |type_| AuditCause { type_, ..AuditCause::default() };
+    let meta = object.meta();
+    let mut causes = Vec::new();
+    if applied_revision(object) != Some(revision) {
+        let own = object.namespace().unwrap_or_default();
+        let source = resolve::source_node(&own, &object.spec.source_ref).to_string();
+        let version = text(revision);
+        causes.push(AuditCause { object: text(source), version, ..of(AuditCauseKind::Source) });
+    }
+    if object.observed_generation() != meta.generation {
+        causes.push(AuditCause {
+            version: meta.generation.map(|it| it.to_string()),
+            manager: text(manager_of_spec(meta)),
+            ..of(AuditCauseKind::Spec)
+        });
+    }
+    if marks::is_asked(object) {
+        causes.push(AuditCause {
+            version: object.annotations().get(REQUESTED_AT).cloned(),
+            manager: text(manager_of_annotation(meta, REQUESTED_AT)),
+            ..of(AuditCauseKind::Request)
+        });
+    }
+    if causes.is_empty() {
+        // The same revision and spec build something else: a variable is another.
+        causes.push(of(AuditCauseKind::Values));
+    }
+    causes
+}
+
+fn subject(object: &Kustomization) -> AuditSubject {
+    AuditSubject {
+        group: Kustomization::group(&()).into_owned(),
+        kind: Kustomization::kind(&()).into_owned(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        generation: object.meta().generation.unwrap_or_default(),
+        release: None,
+    }
+}
+
+fn applied_revision(object: &Kustomization) -> Option<&str> {
+    object.status.as_ref().and_then(|it| it.last_applied_revision.as_deref())
+}
+
+fn applied(object: &Kustomization) -> Option<AuditState> {
+    let revision = text(applied_revision(object)?);
+    Some(AuditState { revision, ..AuditState::default() })
+}
+
+fn outcome(rest: &Rest) -> AuditOutcome {
+    match rest {
+        Rest::Settled(..) => AuditOutcome::Succeeded,
+        Rest::Running(..) | Rest::Blocked(..) => AuditOutcome::Stopped,
+        Rest::Failed(..) | Rest::Stalled(..) => AuditOutcome::Failed,
+    }
+}
+
+impl Attempts {
+    /// Adds what a run changed to the attempt that is open, or to a new one, which ends unless the run waits for something.
+    fn take(
+        &mut self,
+        object: &Kustomization,
+        judged: Option<&Judged>,
+        (changes, rest, began): (Vec<Change>, &Rest, Time),
+    ) -> Option<Attempt> {
+        let same = self.open.take().filter(|open| open.of.as_ref() == judged);
+        let revision = judged.map_or("", |it| it.revision.as_str());
+        let new = || Attempt {
+            of: judged.cloned(),
+            key: key(object, judged),
+            causes: match judged {
+                Some(_) => causes(object, revision),
+                None => {
+                    vec![AuditCause { type_: AuditCauseKind::Deletion, ..AuditCause::default() }]
+                }
+            },
+            from: applied(object),
+            began,
+            changes: Vec::new(),
+            may_be_taken_over: !self.has_any && applied_revision(object) != Some(revision),
+            is_taken_over: !self.has_any && is_under_way(object, revision),
+        };
+        let mut attempt = same.unwrap_or_else(new);
+        self.has_any = true;
+        attempt.changes.extend(changes);
+        if matches!(rest, Rest::Running(..)) {
+            self.open = Some(attempt);
+            return None;
+        }
+        // What went wrong before anything was changed is tried again, and is no operation.
+        let is_settled = rest.is_settled();
+        let is_told = !attempt.changes.is_empty() || is_settled && attempt.may_be_taken_over;
+        attempt.is_taken_over |= attempt.changes.is_empty();
+        is_told.then_some(attempt)
+    }
+}
+
+impl Session {
+    /// Writes the audit of an attempt that came to its end, before the status tells of that. `object` is the Kustomization as
+    /// it was when the run began.
+    pub(super) async fn audit(
+        &self,
+        object: &Kustomization,
+        ended: &Ended,
+        changes: Vec<Change>,
+        about: &About<'_>,
+    ) {
+        if !self.context.settings.release_audits {
+            return;
+        }
+        if about.is_correction {
+            return self.audit_correction(object, ended, changes, about).await;
+        }
+        let came = (changes, &ended.rest, self.began);
+        let attempt = self.memory().attempts.take(object, Some(about.judged), came);
+        let Some(attempt) = attempt else { return };
+        let to = AuditState {
+            revision: text(about.judged.revision.clone()),
+            digest: text(about.judged.digest.clone()),
+            ..AuditState::default()
+        };
+        self.write_attempt(
+            object,
+            attempt,
+            (AuditOperation::Apply, Some(to)),
+            (ended, about.secrets),
+        )
+        .await;
+    }
+
+    /// Writes the audit of a removal that came to its end.
+    pub(super) async fn audit_removal(
+        &self,
+        object: &Kustomization,
+        ended: &Ended,
+        changes: Vec<Change>,
+    ) {
+        if !self.context.settings.release_audits {
+            return;
+        }
+        let came = (changes, &ended.rest, self.began);
+        let attempt = self.memory().attempts.take(object, None, came);
+        if let Some(attempt) = attempt {
+            let what = (AuditOperation::Delete, None);
+            self.write_attempt(object, attempt, what, (ended, &Masking::default())).await;
+        }
+    }
+
+    async fn write_attempt(
+        &self,
+        object: &Kustomization,
+        attempt: Attempt,
+        (operation, to): (AuditOperation, Option<AuditState>),
+        (ended, secrets): (&Ended, &Masking),
+    ) {
+        let (outcome, now) = (outcome(&ended.rest), jiff::Timestamp::now());
+        let partial = attempt.is_taken_over || outcome != AuditOutcome::Succeeded;
+        let spec = ReleaseAuditSpec {
+            subject: subject(object),
+            operation,
+            causes: attempt.causes,
+            from: attempt.from,
+            to,
+            changes: listed(attempt.changes, partial, secrets),
+            outcome,
+            message: (outcome != AuditOutcome::Succeeded).then(|| ended.rest.text().to_owned()),
+            started: when(attempt.began),
+            ended: when(now),
+            duration: took(attempt.began, now),
+            ..ReleaseAuditSpec::default()
+        };
+        self.write_audit(object, &attempt.key, spec).await;
+    }
+
+    async fn audit_correction(
+        &self,
+        object: &Kustomization,
+        ended: &Ended,
+        changes: Vec<Change>,
+        about: &About<'_>,
+    ) {
+        let now = jiff::Timestamp::now();
+        let stretch = audit::stretch(now);
+        let contests = {
+            let mut memory = self.memory();
+            memory.attempts.has_any = true;
+            memory.contests.clone()
+        };
+        let changes = {
+            let mut contests = contests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            contests.unaudited(stretch, changes)
+        };
+        if changes.is_empty() {
+            return;
+        }
+        let key = audit::correction_key(stretch, &changes);
+        // What a correction waits for afterwards is no part of it.
+        let failed = matches!(ended.rest, Rest::Failed(..) | Rest::Stalled(..));
+        let spec = ReleaseAuditSpec {
+            subject: subject(object),
+            operation: AuditOperation::CorrectDrift,
+            causes: vec![AuditCause { type_: AuditCauseKind::Drift, ..AuditCause::default() }],
+            to: applied(object),
+            changes: listed(changes, failed, about.secrets),
+            outcome: if failed { AuditOutcome::Failed } else { AuditOutcome::Succeeded },
+            message: failed.then(|| ended.rest.text().to_owned()),
+            started: when(self.began),
+            ended: when(now),
+            duration: took(self.began, now),
+            ..ReleaseAuditSpec::default()
+        };
+        self.write_audit(object, &key, spec).await;
+    }
+
+    async fn write_audit(&self, object: &Kustomization, key: &str, spec: ReleaseAuditSpec) {
+        let namespace = &self.node.namespace;
+        if let Some(event) = audit::write(&self.context, namespace, key, spec).await {
+            self.context.events.announce(object, Kustomization::CONTROLLER, event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apply::changes::What;
+    use objects::ObjectId;
+    use reconcile::{Wake, reason};
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(ready: &str, attempted: &str) -> Kustomization {
+        serde_json::from_value(json!({
+            "metadata": {"name": "apps", "namespace": "shop", "uid": "u", "generation": 2},
+            "spec": {"interval": "1m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "r"}},
+            "status": {
+                "observedGeneration": 2,
+                "lastAppliedRevision": "main@sha1:1",
+                "lastAttemptedRevision": attempted,
+                "conditions": [{"type": "Ready", "status": ready, "reason": "Progressing", "message": "",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 2}],
+            },
+        }))
+        .unwrap()
+    }
+
+    fn judged(revision: &str) -> Judged {
+        Judged { generation: 2, digest: "sha256:0".to_owned(), revision: revision.to_owned() }
+    }
+
+    fn change(name: &str) -> Change {
+        let id = ObjectId::new("shop", name, "", "ConfigMap");
+        Change { id, what: What::Added, fields: Vec::new() }
+    }
+
+    fn waits() -> Rest {
+        Rest::Running(reason::PROGRESSING, String::new(), Wake::default())
+    }
+
+    fn settled() -> Rest {
+        Rest::Settled(reason::SUCCEEDED, String::new())
+    }
+
+    #[test]
+    fn what_several_runs_of_an_attempt_changed_is_one_audit() {
+        let (object, to) = (object("True", "main@sha1:1"), judged("main@sha1:2"));
+        let mut attempts = Attempts::default();
+        let mut run = |changes: Vec<Change>, rest: Rest| {
+            let ended = attempts.take(&object, Some(&to), (changes, &rest, Time::UNIX_EPOCH));
+            ended.map(|it| (it.changes.len(), it.is_taken_over, it.key))
+        };
+        assert!(run(vec![change("a")], waits()).is_none());
+        assert!(run(vec![change("b")], waits()).is_none());
+        let (changes, is_taken_over, key) = run(Vec::new(), settled()).unwrap();
+        assert_eq!((changes, is_taken_over), (2, false));
+        assert!(key.contains("main@sha1:2"), "{key}");
+        assert!(run(Vec::new(), settled()).is_none(), "nothing changed since");
+    }
+
+    #[test]
+    fn an_attempt_that_another_process_began_has_an_audit() {
+        let to = judged("main@sha1:2");
+        let run = |attempts: &mut Attempts, object: &Kustomization, changes: Vec<Change>| {
+            let came = (changes, &settled(), Time::UNIX_EPOCH);
+            attempts.take(object, Some(&to), came).map(|it| it.is_taken_over)
+        };
+        let (told, untold) = (object("Unknown", "main@sha1:2"), object("True", "main@sha1:1"));
+        let mut attempts = Attempts::default();
+        assert_eq!(run(&mut attempts, &told, vec![change("rest")]), Some(true));
+        assert_eq!(run(&mut attempts, &told, Vec::new()), None, "nothing changed since");
+        assert_eq!(run(&mut Attempts::default(), &untold, Vec::new()), Some(true));
+        assert_eq!(run(&mut Attempts::default(), &untold, vec![change("all")]), Some(false));
+        let removed = (Vec::new(), &settled(), Time::UNIX_EPOCH);
+        assert!(Attempts::default().take(&untold, None, removed).unwrap().is_taken_over);
+    }
+
+    #[test]
+    fn the_source_the_spec_and_requests_ask_for_a_revision() {
+        let object = object("True", "main@sha1:1");
+        let of = |object: &Kustomization, revision: &str| -> Vec<AuditCauseKind> {
+            causes(object, revision).into_iter().map(|it| it.type_).collect()
+        };
+        assert_eq!(of(&object, "main@sha1:2"), [AuditCauseKind::Source]);
+        assert_eq!(of(&object, "main@sha1:1"), [AuditCauseKind::Values]);
+        let mut asked = object.clone();
+        asked.metadata.generation = Some(3);
+        asked.metadata.annotations = Some([(REQUESTED_AT.to_owned(), "now".to_owned())].into());
+        let both = [AuditCauseKind::Spec, AuditCauseKind::Request];
+        assert_eq!(of(&asked, "main@sha1:1"), both);
+    }
+}

@@ -1,0 +1,207 @@
+//! Audits of a release's operations and of corrections of its drift.
+//!
+//! Elsewhere: what an operation did (engine `release`, `audit`), writing (`controllers::audit`), when operations end (`world`).
+
+use std::collections::BTreeSet;
+
+use apply::changes::{Change, What, between};
+use crds::release::{
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
+    AuditSubject, ReleaseAuditSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use objects::{Object, ObjectId};
+use release::audit::{self as told, Cause, Made, Outcome, Span};
+use release::origin::Request;
+use release::{Action, Origin, Record};
+
+use super::Owner;
+use super::members::{self, POLICY};
+use super::world::World;
+use crate::controllers::audit::{
+    self, count, cut, manager_of_annotation, manager_of_spec, text, took, when,
+};
+use crate::controllers::kind::REQUESTED_AT;
+
+fn operation(action: Action) -> AuditOperation {
+    match action {
+        Action::Install => AuditOperation::Install,
+        Action::Upgrade => AuditOperation::Upgrade,
+        Action::Rollback => AuditOperation::Rollback,
+        Action::Test => AuditOperation::Test,
+        Action::Uninstall | Action::UninstallRemediation => AuditOperation::Uninstall,
+    }
+}
+
+fn cause(of: Cause) -> AuditCause {
+    let plain = |type_| AuditCause { type_, ..AuditCause::default() };
+    match of {
+        Cause::Spec { generation, manager } => AuditCause {
+            version: (generation != 0).then(|| generation.to_string()),
+            manager: text(manager),
+            ..plain(AuditCauseKind::Spec)
+        },
+        Cause::Source { object, revision } => AuditCause {
+            object: text(object),
+            version: text(revision),
+            ..plain(AuditCauseKind::Source)
+        },
+        Cause::Values { object, version } => AuditCause {
+            object: text(object),
+            version: text(version),
+            ..plain(AuditCauseKind::Values)
+        },
+        Cause::Request { at, manager } => AuditCause {
+            version: text(at),
+            manager: text(manager),
+            ..plain(AuditCauseKind::Request)
+        },
+        Cause::Failure => plain(AuditCauseKind::Failure),
+        Cause::Deletion => plain(AuditCauseKind::Deletion),
+    }
+}
+
+fn state(of: Made) -> AuditState {
+    AuditState {
+        revision: Some(of.revision.to_string()),
+        chart: text(of.chart_name),
+        chart_version: text(of.chart_version),
+        app_version: text(of.app_version),
+        values_digest: text(of.values_digest),
+        digest: None,
+    }
+}
+
+fn step(of: told::Step) -> AuditStep {
+    AuditStep {
+        name: of.name.to_owned(),
+        hook: of.hook,
+        started: when(of.started),
+        ended: of.ended.and_then(when),
+        failed: of.failed,
+    }
+}
+
+/// What an operation begins with, as far as its owner's metadata tell.
+pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
+    let asked = meta.annotations.as_ref().and_then(|all| all.get(REQUESTED_AT));
+    let request = asked
+        .map(|at| Request { at: cut(at, 200), manager: manager_of_annotation(meta, REQUESTED_AT) });
+    let generation = meta.generation.unwrap_or_default();
+    Origin { generation, manager: manager_of_spec(meta), request, ..Origin::default() }
+}
+
+impl<O: Owner> World<O> {
+    /// Writes the audit of the operation that ended, before anybody is told of its end.
+    pub(super) async fn audit(&self) {
+        if !self.context.settings.release_audits {
+            return;
+        }
+        let revisions = self.revisions();
+        let Some(last) = revisions.last() else { return };
+        let Some(journal) = &last.journal else { return };
+        let audit = told::of(&revisions, &last.record, journal, jiff::Timestamp::now());
+        let (changes, partial) = match &audit.span {
+            Some(span) => (self.changes(span).await, span.partial),
+            None => (Vec::new(), false),
+        };
+        let spec = ReleaseAuditSpec {
+            subject: self.subject(&last.record),
+            operation: operation(journal.action),
+            id: Some(journal.id.clone()),
+            causes: audit.causes.into_iter().map(cause).collect(),
+            from: audit.from.map(state),
+            to: audit.to.map(state),
+            changes: audit::listed(changes, partial, &self.wish.secrets),
+            steps: audit.steps.into_iter().map(step).collect(),
+            omitted_steps: count(audit.omitted_steps),
+            outcome: match audit.outcome {
+                Outcome::Succeeded => AuditOutcome::Succeeded,
+                Outcome::Failed => AuditOutcome::Failed,
+                Outcome::Stopped => AuditOutcome::Stopped,
+            },
+            message: audit.error.map(|error| self.wish.masked(&error)),
+            started: when(audit.started),
+            ended: when(audit.ended),
+            duration: took(audit.started, audit.ended),
+        };
+        self.write_audit(&journal.id.clone(), spec).await;
+    }
+
+    /// Writes the audit of a correction of drift: of those objects that none of the last minutes is about.
+    pub(super) async fn audit_correction(
+        &self,
+        record: &Record,
+        changes: Vec<Change>,
+        faults: &[String],
+    ) {
+        let now = jiff::Timestamp::now();
+        let stretch = audit::stretch(now);
+        let changes = self.contests().unaudited(stretch, changes);
+        if !self.context.settings.release_audits || changes.is_empty() {
+            return;
+        }
+        let key = audit::correction_key(stretch, &changes);
+        let spec = ReleaseAuditSpec {
+            subject: self.subject(record),
+            operation: AuditOperation::CorrectDrift,
+            causes: vec![AuditCause { type_: AuditCauseKind::Drift, ..AuditCause::default() }],
+            to: Some(AuditState {
+                revision: Some(record.version.to_string()),
+                ..AuditState::default()
+            }),
+            changes: audit::listed(changes, !faults.is_empty(), &self.wish.secrets),
+            outcome: match faults.is_empty() {
+                true => AuditOutcome::Succeeded,
+                false => AuditOutcome::Failed,
+            },
+            message: text(faults.join("\n")),
+            started: when(now),
+            ended: when(now),
+            ..ReleaseAuditSpec::default()
+        };
+        self.write_audit(&key, spec).await;
+    }
+
+    async fn write_audit(&self, key: &str, spec: ReleaseAuditSpec) {
+        let namespace = &self.node.namespace;
+        if let Some(event) = audit::write(&self.context, namespace, key, spec).await {
+            self.owner.announce(event);
+        }
+    }
+
+    fn subject(&self, record: &Record) -> AuditSubject {
+        let (desired, whole) = (self.desired(), self.node.whole());
+        AuditSubject {
+            group: whole.group.clone(),
+            kind: whole.kind.clone(),
+            name: whole.name.clone(),
+            uid: desired.owner.clone(),
+            generation: desired.generation,
+            release: Some(AuditRelease {
+                name: cut(&record.name, 200),
+                namespace: cut(&record.namespace, 200),
+            }),
+        }
+    }
+
+    /// What an operation changed, by what its revisions say.
+    async fn changes(&self, span: &Span) -> Vec<Change> {
+        let before = self.objects_of(span.before.as_deref()).await;
+        let after = self.objects_of(span.after.as_deref()).await;
+        let kept = before.iter().filter(|it| it.annotation(POLICY).is_some());
+        let kept: BTreeSet<ObjectId> = kept.map(Object::id).collect();
+        let mut changes = between(&before, &after);
+        changes.retain(|it| it.what != What::Removed || !kept.contains(&it.id));
+        changes
+    }
+
+    /// The objects of a revision as they are applied, or as its manifest has them where the cluster no longer serves a kind.
+    async fn objects_of(&self, record: Option<&Record>) -> Vec<Object> {
+        let Some(record) = record else { return Vec::new() };
+        match self.members(record).await {
+            Ok(Ok(members)) => members.iter().map(|member| member.object.clone()).collect(),
+            Ok(Err(_)) | Err(_) => members::read(&record.manifest).unwrap_or_default(),
+        }
+    }
+}
