@@ -1,5 +1,6 @@
 //! What people type: one file per command, and the exit status.
 
+mod audit;
 mod bootstrap;
 mod build;
 mod bundle;
@@ -60,6 +61,7 @@ macro_rules! declared {
 /// The command line.
 fn command() -> Command {
     let commands = [
+        declared!("audit", AUDIT, audit::Args, audit::EXAMPLES),
         declared!("bootstrap", BOOTSTRAP, bootstrap::Args),
         declared!("build", BUILD, build::Args),
         declared!("bundle", BUNDLE, bundle::Args),
@@ -97,6 +99,7 @@ fn command() -> Command {
         .subcommands(commands)
 }
 
+const AUDIT: &str = "List what was done to releases and Kustomizations, and why";
 const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
 const BUILD: &str = "Build a kustomization, as `kustomize build` does";
 const BUNDLE: &str = "Pack a helmfile with all charts that it names into one archive";
@@ -160,6 +163,7 @@ pub(crate) fn run() -> ExitCode {
 /// Runs the command that was named; the outer error is that of its flags.
 fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Error> {
     Ok(match matches.subcommand() {
+        Some(("audit", given)) => audit::run(&flags(given)?),
         Some(("bootstrap", given)) => bootstrap::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         // Its errors are worded as kustomize words them, so that scripts see no difference.
         Some(("build", given)) => Ok(build::run(&mut flags(given)?)),

@@ -1,0 +1,304 @@
+//! `windlass audit`: what was done to releases and Kustomizations, as ReleaseAudits tell it.
+//!
+//! Elsewhere: what an audit says (`crds::release`), writing audits (`controllers::audit`).
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args as ClapArgs, ValueEnum};
+use crds::release::{AuditCause, AuditChanges, AuditOutcome, AuditState, ReleaseAudit};
+use kube::core::Resource as _;
+use reconcile::Time;
+use serde_json::{Value, json};
+
+use super::connection::{Mark, print, say};
+use super::kind::Target;
+use super::place::{Scope, say_left_out};
+use super::table::{Cell, Colour, Screen, Table};
+use crate::controllers::audit::resource;
+use crate::settings::parse_duration;
+
+/// The flags of `windlass audit`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    scope: Scope,
+    /// List only those of an object, such as HelmRelease/web or Kustomization/apps
+    #[arg(long = "for", value_name = "KIND/NAME", value_parser = parse_subject)]
+    subject: Option<Subject>,
+    /// List only operations that ended within this time, such as 24h
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    since: Option<Duration>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, hide_default_value = true)]
+    output: Format,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass audit -n apps                        of all objects of a namespace
+  windlass audit --for hr/web -n apps           of a HelmRelease
+  windlass audit -A --since 24h -o jsonl        a JSON object a line, for an archive
+
+Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table for people
+    Table,
+    /// A list as JSON
+    Json,
+    /// A list as YAML
+    Yaml,
+    /// One JSON object a line
+    Jsonl,
+}
+
+/// An object, by kind and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Subject {
+    kind: &'static str,
+    name: String,
+}
+
+/// The kinds that have audits, and how else users call them.
+const KINDS: [(&str, [&str; 3]); 3] = [
+    ("HelmRelease", ["helmrelease", "helmreleases", "hr"]),
+    ("Helmfile", ["helmfile", "helmfiles", "hf"]),
+    ("Kustomization", ["kustomization", "kustomizations", "ks"]),
+];
+
+fn parse_subject(text: &str) -> Result<Subject, String> {
+    let (kind, name) = text
+        .split_once('/')
+        .filter(|(_, name)| !name.is_empty())
+        .ok_or_else(|| format!("`{text}` is not KIND/NAME, such as HelmRelease/web"))?;
+    let word = kind.to_lowercase();
+    let known = KINDS.iter().find(|(_, words)| words.contains(&word.as_str()));
+    let (kind, _) = known.ok_or_else(|| {
+        format!("`{kind}` has no audits; use HelmRelease, Helmfile or Kustomization")
+    })?;
+    Ok(Subject { kind, name: name.to_owned() })
+}
+
+/// Prints audits.
+///
+/// # Errors
+/// The cluster cannot be reached, or the kind is not installed.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (found, left_out) = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let target = Target { resource: resource(), namespace: None, name: None };
+        let mut found = Vec::new();
+        let left_out = site
+            .list(&target, &args.scope.labels, |objects| {
+                found.extend(objects.into_iter().map(objects::Object::into_value));
+                Ok(())
+            })
+            .await?;
+        anyhow::Ok((found, left_out))
+    })?;
+    let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
+    let audits = selected(found, args.subject.as_ref(), since)?;
+    if audits.is_empty() && args.output == Format::Table {
+        say(Mark::Warning, "no audits found");
+    } else {
+        print(&shown(&audits, args.output, args.scope.all_namespaces)?)?;
+    }
+    say_left_out(&left_out);
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+/// The audits of a subject since a time, the oldest first.
+fn selected(
+    found: Vec<Value>,
+    subject: Option<&Subject>,
+    since: Option<Time>,
+) -> anyhow::Result<Vec<ReleaseAudit>> {
+    let mut audits = Vec::with_capacity(found.len());
+    for value in found {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let audit: ReleaseAudit =
+            serde_json::from_value(value).with_context(|| format!("ReleaseAudit {name}"))?;
+        let of = &audit.spec.subject;
+        let is_it = subject.is_none_or(|it| of.kind == it.kind && of.name == it.name);
+        let is_recent = since.is_none_or(|since| ended(&audit).is_some_and(|at| at >= since));
+        if is_it && is_recent {
+            audits.push(audit);
+        }
+    }
+    // Within a second, later ones have higher versions (they are comparable, Kubernetes 1.35).
+    let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    audits.sort_by_key(|audit| (ended(audit), version(audit)));
+    Ok(audits)
+}
+
+fn ended(audit: &ReleaseAudit) -> Option<Time> {
+    let created = audit.metadata.creation_timestamp.as_ref();
+    audit.spec.ended.as_ref().or(created).map(|time| time.0)
+}
+
+fn shown(audits: &[ReleaseAudit], format: Format, with_namespace: bool) -> anyhow::Result<String> {
+    let list = || -> anyhow::Result<Value> {
+        let items: Result<Vec<Value>, _> = audits.iter().map(serde_json::to_value).collect();
+        Ok(json!({
+            "apiVersion": ReleaseAudit::api_version(&()),
+            "kind": "ReleaseAuditList",
+            "items": items?,
+        }))
+    };
+    Ok(match format {
+        Format::Table => table(audits, with_namespace),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
+        Format::Yaml => goyaml::emit(&list()?)?,
+        Format::Jsonl => {
+            let mut text = String::new();
+            for audit in audits {
+                text.push_str(&serde_json::to_string(audit)?);
+                text.push('\n');
+            }
+            text
+        }
+    })
+}
+
+fn table(audits: &[ReleaseAudit], with_namespace: bool) -> String {
+    let titles = [
+        "NAMESPACE",
+        "ENDED",
+        "SUBJECT",
+        "OPERATION",
+        "FROM",
+        "TO",
+        "CHANGES",
+        "CAUSE",
+        "OUTCOME",
+        "DURATION",
+    ];
+    let skipped = usize::from(!with_namespace);
+    let rows: Vec<Vec<Cell>> =
+        audits.iter().map(|audit| row(audit).into_iter().skip(skipped).collect()).collect();
+    Table::new(&titles[skipped..], Screen::of_stdout()).page(&rows)
+}
+
+fn row(audit: &ReleaseAudit) -> [Cell; 10] {
+    let spec = &audit.spec;
+    let release = spec.subject.release.as_ref();
+    let release = release.filter(|it| it.name != spec.subject.name);
+    let release = release.map(|it| format!(" ({})", it.name)).unwrap_or_default();
+    let causes: Vec<String> = spec.causes.iter().map(cause).collect();
+    let at = ended(audit).map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    [
+        Cell::new(audit.metadata.namespace.as_deref().unwrap_or_default()),
+        Cell::new(&at.unwrap_or_default()),
+        Cell::new(&format!("{}/{}{release}", spec.subject.kind, spec.subject.name)),
+        Cell::new(&spec.operation.to_string()),
+        Cell::new(&state(spec.from.as_ref())),
+        Cell::new(&state(spec.to.as_ref())),
+        Cell::new(&changes(&spec.changes)),
+        Cell::new(&causes.join(",")),
+        Cell::coloured(&spec.outcome.to_string(), colour(spec.outcome)),
+        Cell::new(spec.duration.as_deref().unwrap_or_default()),
+    ]
+}
+
+fn colour(outcome: AuditOutcome) -> Option<Colour> {
+    match outcome {
+        AuditOutcome::Succeeded => Some(Colour::Good),
+        AuditOutcome::Failed => Some(Colour::Bad),
+        _ => Some(Colour::Busy),
+    }
+}
+
+fn state(of: Option<&AuditState>) -> String {
+    let Some(of) = of else { return String::new() };
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match (text(&of.revision), text(&of.chart), text(&of.chart_version)) {
+        (revision, chart, _) if chart.is_empty() => revision,
+        (revision, chart, version) => format!("{revision}:{chart}@{version}"),
+    }
+}
+
+fn changes(of: &AuditChanges) -> String {
+    let partial = if of.partial { "?" } else { "" };
+    format!("+{} ~{} -{}{partial}", of.added, of.changed, of.removed)
+}
+
+fn cause(of: &AuditCause) -> String {
+    match &of.object {
+        Some(object) => format!("{}:{object}", of.type_.as_str()),
+        None => of.type_.as_str().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn audit(name: &str, kind: &str, ended: &str) -> Value {
+        json!({
+            "metadata": {"name": format!("{name}-1"), "namespace": "apps"},
+            "spec": {
+                "subject": {"kind": kind, "name": name, "release": {"name": "shop", "namespace": "apps"}},
+                "operation": "Upgrade", "outcome": "Succeeded", "ended": ended, "duration": "1.5s",
+                "from": {"revision": "1", "chart": "web", "chartVersion": "1.0.0"},
+                "to": {"revision": "2", "chart": "web", "chartVersion": "1.1.0"},
+                "causes": [{"type": "Values", "object": "Secret/apps/v"}, {"type": "Spec"}],
+                "changes": {"added": 1, "changed": 2, "removed": 0, "partial": true},
+            },
+        })
+    }
+
+    #[test]
+    fn a_subject_is_named_by_kind_and_name() {
+        let kind = |text: &str| parse_subject(text).map(|it| it.kind);
+        assert_eq!(kind("hr/web"), Ok("HelmRelease"));
+        assert_eq!(kind("Kustomizations/web"), Ok("Kustomization"));
+        assert_eq!(kind("HELMFILE/web"), Ok("Helmfile"));
+        assert!(kind("web").unwrap_err().contains("is not KIND/NAME"));
+        assert!(kind("hr/").unwrap_err().contains("is not KIND/NAME"));
+        assert!(kind("pod/web").unwrap_err().contains("`pod` has no audits"));
+    }
+
+    #[test]
+    fn audits_are_selected_by_subject_and_time_and_sorted() {
+        let all = vec![
+            audit("b", "HelmRelease", "2026-01-03T00:00:00Z"),
+            audit("a", "HelmRelease", "2026-01-01T00:00:00Z"),
+            audit("a", "Kustomization", "2026-01-02T00:00:00Z"),
+        ];
+        let names = |subject: Option<&str>, since: Option<&str>| -> Vec<String> {
+            let subject = subject.map(|it| parse_subject(it).unwrap());
+            let since = since.map(|it| it.parse().unwrap());
+            let found = selected(all.clone(), subject.as_ref(), since).unwrap();
+            found
+                .iter()
+                .map(|it| format!("{}/{}", it.spec.subject.kind, it.spec.subject.name))
+                .collect()
+        };
+        assert_eq!(names(None, None), ["HelmRelease/a", "Kustomization/a", "HelmRelease/b"]);
+        assert_eq!(names(Some("hr/a"), None), ["HelmRelease/a"]);
+        assert_eq!(names(None, Some("2026-01-02T00:00:00Z")), ["Kustomization/a", "HelmRelease/b"]);
+    }
+
+    #[test]
+    fn each_format_has_the_same_audits() {
+        let found = vec![audit("we\u{1b}b", "HelmRelease", "2026-01-03T00:00:00Z")];
+        let audits = selected(found, None, None).unwrap();
+        let table = shown(&audits, Format::Table, true).unwrap();
+        let line = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            line,
+            "apps 2026-01-03T00:00:00Z HelmRelease/we\\u{1b}b (shop) Upgrade 1:web@1.0.0 2:web@1.1.0 +1 ~2 -0? \
+             Values:Secret/apps/v,Spec Succeeded 1.5s"
+        );
+        assert!(!shown(&audits, Format::Table, false).unwrap().contains("NAMESPACE"));
+        let json: Value =
+            serde_json::from_str(&shown(&audits, Format::Json, true).unwrap()).unwrap();
+        assert_eq!(json["kind"], "ReleaseAuditList");
+        assert_eq!(json["items"][0]["kind"], "ReleaseAudit");
+        let lines = shown(&audits, Format::Jsonl, true).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&lines).unwrap(), json["items"][0]);
+        assert!(shown(&audits, Format::Yaml, true).unwrap().contains("kind: ReleaseAuditList\n"));
+    }
+}
