@@ -1,9 +1,12 @@
-//! Connections that come in: so many at once, and each only while its other side does something.
+//! Connections that come in: so many at once, some of them from one address, and each only while its other side does
+//! something.
 
+use std::collections::HashMap;
 use std::future::Future as _;
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +26,10 @@ use tokio_util::task::TaskTracker;
 pub(super) struct Limits {
     /// Connections at once; more wait in the kernel's queue.
     pub(super) connections: usize,
+    /// How many of them one address may have; more are closed.
+    pub(super) each: usize,
+    /// How long a connection stays; what is under way then ends.
+    pub(super) lifetime: Duration,
     /// Time for the headers of a request, from when one may begin: also how long an idle connection stays.
     pub(super) headers: Duration,
     /// Time in which the other side has to take something of an answer.
@@ -31,8 +38,13 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let (headers, stalled) = (Duration::from_secs(15), Duration::from_secs(30));
-        Self { connections: 256, headers, stalled }
+        Self {
+            connections: 256,
+            each: 128,
+            lifetime: Duration::from_secs(600),
+            headers: Duration::from_secs(15),
+            stalled: Duration::from_secs(30),
+        }
     }
 }
 
@@ -41,6 +53,49 @@ const HEAD_LIMIT: usize = 64 << 10;
 
 /// Pause after a connection could not be taken, mostly because too many files are open.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// Connections by the address from which they come.
+#[derive(Clone, Default)]
+struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One connection of an address.
+struct Peer(Peers, IpAddr);
+
+impl Peers {
+    /// Counts a connection, unless the address has as many as it may have.
+    fn enter(&self, address: IpAddr, most: usize) -> Option<Peer> {
+        let address = network(address);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(address).or_default();
+        (*count < most).then(|| {
+            *count += 1;
+            Peer(self.clone(), address)
+        })
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.1);
+            }
+        }
+    }
+}
+
+/// What one host has at least: an address of version 4, or 64 bits of version 6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
 
 /// Serves until `stop`, and then what is under way.
 pub(super) async fn serve(
@@ -51,7 +106,7 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) {
     let permits = Arc::new(Semaphore::new(limits.connections));
-    let under_way = TaskTracker::new();
+    let (under_way, peers) = (TaskTracker::new(), Peers::default());
     loop {
         let next = async {
             let permit = permits.clone().acquire_owned().await;
@@ -62,9 +117,13 @@ pub(super) async fn serve(
             () = stop.cancelled() => break,
         };
         match (permit, accepted) {
-            (Ok(permit), Ok((stream, _))) => {
+            (Ok(permit), Ok((stream, from))) => {
+                let Some(peer) = peers.enter(from.ip(), limits.each) else {
+                    tracing::debug!(serves = name, peer = %from, "closed a connection: its address has too many");
+                    continue;
+                };
                 let stream = Impatient { stream, limit: limits.stalled, stalled: None };
-                under_way.spawn(one(stream, router.clone(), limits, stop.clone(), permit));
+                under_way.spawn(one(stream, router.clone(), limits, stop.clone(), (permit, peer)));
             }
             (_, Err(error)) => {
                 tracing::info!(serves = name, error = %error, "failed to accept a connection");
@@ -82,7 +141,7 @@ async fn one(
     router: Router,
     limits: Limits,
     stop: CancellationToken,
-    _permit: OwnedSemaphorePermit,
+    _held: (OwnedSemaphorePermit, Peer),
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -92,7 +151,7 @@ async fn one(
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
+        () = end_of_life(limits.lifetime, &stop) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -100,6 +159,10 @@ async fn one(
     if let Err(error) = ended {
         tracing::debug!(error = %error, "connection aborted");
     }
+}
+
+async fn end_of_life(lifetime: Duration, stop: &CancellationToken) {
+    stop.run_until_cancelled(sleep(lifetime)).await;
 }
 
 /// A stream that is aborted when the other side takes nothing for too long.
@@ -204,11 +267,15 @@ mod tests {
         stream
     }
 
+    fn limits(connections: usize) -> Limits {
+        Limits { connections, each: connections, lifetime: LONG, headers: LONG, stalled: LONG }
+    }
+
     const WHOLE: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
     #[tokio::test]
     async fn who_never_ends_its_headers_is_let_go_and_its_permit_is_given_to_the_next() {
-        let limits = Limits { connections: 2, headers: SHORT, stalled: LONG };
+        let limits = Limits { headers: SHORT, ..limits(2) };
         let (address, stop) = server(limits).await;
         let mut slow = Vec::new();
         for _ in 0..4 {
@@ -223,7 +290,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_nothing_of_its_answer_is_let_go() {
-        let limits = Limits { connections: 1, headers: LONG, stalled: SHORT };
+        let limits = Limits { stalled: SHORT, ..limits(1) };
         let (address, stop) = server(limits).await;
         let stalled = ask(address, "GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let mut answer = String::new();
@@ -237,13 +304,55 @@ mod tests {
     async fn it_ends_when_it_is_told_to_although_connections_are_idle() {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (socket.local_addr().unwrap(), CancellationToken::new());
-        let limits = Limits { connections: 4, headers: LONG, stalled: LONG };
         let router = Router::new().route("/", get(|| async { "well" }));
-        let served = tokio::spawn(serve("a test", socket, router, limits, stop.clone()));
+        let served = tokio::spawn(serve("a test", socket, router, limits(4), stop.clone()));
         let mut idle = ask(address, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let mut byte = [0];
         idle.read_exact(&mut byte).await.unwrap();
         stop.cancel();
         served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_address_has_so_many_connections_and_its_others_are_closed() {
+        let (address, stop) = server(Limits { each: 1, ..limits(4) }).await;
+        let mut first = ask(address, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut byte = [0];
+        first.read_exact(&mut byte).await.unwrap();
+        let mut answer = Vec::new();
+        let second = TcpStream::connect(address).await.unwrap().read_to_end(&mut answer).await;
+        assert!(second.is_err() || answer.is_empty());
+        drop(first);
+        // The server may notice a moment later that the first is gone.
+        loop {
+            let mut answer = String::new();
+            let mut next = TcpStream::connect(address).await.unwrap();
+            let asked = next.write_all(WHOLE.as_bytes()).await;
+            if asked.is_ok() && next.read_to_string(&mut answer).await.is_ok() && !answer.is_empty()
+            {
+                assert!(answer.ends_with("well"), "{answer}");
+                break;
+            }
+        }
+        stop.cancel();
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_after_a_time_even_if_it_is_used() {
+        let (address, stop) = server(Limits { lifetime: SHORT, ..limits(4) }).await;
+        let mut stream = ask(address, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut all = String::new();
+        stream.read_to_string(&mut all).await.unwrap();
+        assert!(all.ends_with("well"), "{all}");
+        stop.cancel();
+    }
+
+    #[test]
+    fn addresses_of_one_host_count_as_one() {
+        let of = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(of("10.0.0.7"), "10.0.0.7");
+        assert_eq!(of("::ffff:10.0.0.7"), "10.0.0.7");
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::9"));
+        assert_ne!(of("2001:db8:1:2::9"), of("2001:db8:1:3::9"));
     }
 }

@@ -130,7 +130,19 @@ impl Expression {
     /// # Errors
     /// If it is not in the language, or if its names or types are wrong.
     pub fn compile_any(text: &str, variables: &[&str]) -> Result<Self, Error> {
-        Self::checked(text, variables, None, &mut one_reading())
+        Self::compile_any_within(text, variables, &mut one_reading())
+    }
+
+    /// The same at the cost of a run.
+    ///
+    /// # Errors
+    /// As [`Expression::compile_any`], and when the run has too little left.
+    pub fn compile_any_within(
+        text: &str,
+        variables: &[&str],
+        run: &mut Meter,
+    ) -> Result<Self, Error> {
+        Self::checked(text, variables, None, run)
     }
 
     fn checked(
@@ -222,7 +234,19 @@ impl Expression {
     /// # Errors
     /// If something in it fails, or if its value is nothing that JSON has.
     pub fn evaluate_json(&self, variables: &[(&str, &Json)]) -> Result<Json, Error> {
-        let value = self.value(Variables::Named(variables), &mut one_evaluation())?;
+        self.evaluate_json_within(variables, &mut one_evaluation())
+    }
+
+    /// The same at the cost of a run.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate_json`], and when the run has too little left.
+    pub fn evaluate_json_within(
+        &self,
+        variables: &[(&str, &Json)],
+        run: &mut Meter,
+    ) -> Result<Json, Error> {
+        let value = self.value(Variables::Named(variables), run)?;
         value.to_json(MAX_DEPTH).ok_or_else(|| Error::NotData(self.text.clone()))
     }
 

@@ -12,8 +12,11 @@ mod cdevents;
 mod payload;
 mod select;
 mod spec;
+#[cfg(test)]
+mod tests;
 mod token;
 
+use golang::meter::Allowance;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -31,6 +34,33 @@ pub const MAX_BODY: usize = 3 << 20;
 pub const MAX_HEADERS: usize = 256 << 10;
 /// What paths of Receivers begin with.
 pub const PATH: &str = "/hook/";
+
+/// What the expressions of a Receiver may use up for one request, after they were read: about a second of a processor.
+const EVALUATING: Allowance = Allowance { steps: 10_000_000, bytes: 256 << 20 };
+
+/// Most entries of `resources`.
+///
+/// Differs(flux): there may be any number.
+const MOST_RESOURCES: usize = 1_000;
+
+/// What is wrong with too many entries.
+fn too_many(receiver: &Receiver) -> Option<String> {
+    let count = receiver.spec.resources.len();
+    (count > MOST_RESOURCES).then(|| {
+        format!("resources has {count} entries, which is more than {MOST_RESOURCES}; use further Receivers, or `*` with matchLabels")
+    })
+}
+
+/// Whether a Receiver may name objects of an API version.
+///
+/// Differs(flux): objects are read and annotated with the rights of the program, whoever wrote the Receiver, so they have to
+/// be of Flux or of windlass.
+fn is_within_reach(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let of_theirs = [".toolkit.fluxcd.io", ".extensions.fluxcd.io", ".windlass.dev"];
+    // The last is that of helmfile-operator, whose Helmfiles windlass reconciles.
+    of_theirs.iter().any(|end| group.ends_with(end)) || group == "apps.mumoshu.github.io"
+}
 
 /// An issuer of tokens that a Receiver trusts.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -1,12 +1,13 @@
 //! The objects that Receivers name, as they are now: what a selection asks for is read, and it is asked again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::receivers::{Target, Targets};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
+use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
 
 /// API version, kind and namespace.
@@ -15,7 +16,7 @@ type Place = (String, String, String);
 #[derive(Default)]
 struct State {
     objects: BTreeMap<Target, Option<Value>>,
-    lists: BTreeMap<Place, Vec<Value>>,
+    lists: BTreeMap<Place, Arc<Vec<Value>>>,
     missing_objects: BTreeSet<Target>,
     missing_lists: BTreeSet<Place>,
 }
@@ -45,7 +46,7 @@ impl Existing {
         }
         for place in lists {
             let found = all(cluster, &place).await?;
-            self.state().lists.insert(place, found);
+            self.state().lists.insert(place, Arc::new(found));
         }
         Ok(any)
     }
@@ -61,22 +62,32 @@ impl Targets for Existing {
         None
     }
 
-    fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Vec<Value> {
+    fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Arc<Vec<Value>> {
         let place = (api_version.to_owned(), kind.to_owned(), namespace.to_owned());
         let mut state = self.state();
         if let Some(known) = state.lists.get(&place) {
             return known.clone();
         }
         state.missing_lists.insert(place);
-        Vec::new()
+        Arc::default()
+    }
+}
+
+/// A kind whose objects are in namespaces: a Receiver names no others, because it is in one itself. None if it is not served.
+async fn namespaced(
+    cluster: &Cluster,
+    api_version: &str,
+    kind: &str,
+) -> Result<Option<Resource>, ClusterError> {
+    match cluster.resource(&Gvk::new(api_version, kind)).await {
+        Err(ClusterError::NoSuchKind { .. }) => Ok(None),
+        resource => Ok(Some(resource?).filter(|it| it.namespaced)),
     }
 }
 
 async fn one(cluster: &Cluster, target: &Target) -> Result<Option<Value>, ClusterError> {
-    let gvk = Gvk::new(&target.api_version, &target.kind);
-    let resource = match cluster.resource(&gvk).await {
-        Err(ClusterError::NoSuchKind { .. }) => return Ok(None),
-        resource => resource?,
+    let Some(resource) = namespaced(cluster, &target.api_version, &target.kind).await? else {
+        return Ok(None);
     };
     let found = cluster.get(&resource, &target.namespace, &target.name).await?;
     Ok(found.map(|object| metadata(&object)))
@@ -86,9 +97,8 @@ async fn all(
     cluster: &Cluster,
     (api_version, kind, namespace): &Place,
 ) -> Result<Vec<Value>, ClusterError> {
-    let resource = match cluster.resource(&Gvk::new(api_version, kind)).await {
-        Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
-        resource => resource?,
+    let Some(resource) = namespaced(cluster, api_version, kind).await? else {
+        return Ok(Vec::new());
     };
     let found = cluster.list(&resource, namespace, "").await?;
     Ok(found.iter().map(metadata).collect())

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: the verdicts (`notify::receivers`), connections (`crate::serve`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,19 @@ use super::existing::Existing;
 use super::wakes::Wakes;
 use crate::cluster::Cluster;
 use crate::controllers::context::Context;
+use crate::controllers::delivery::logged;
 use crate::controllers::exchange::exchange;
 use crate::controllers::expressions::{Broken, on_thread};
 use crate::controllers::permit::Permits;
 
 /// Longest time that sending a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest time for judging a request and for what it asks for.
+const RECEIVE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How old the list of paths is at least before a path that is not in it has the list made again.
+const LISTED_AGAIN: Duration = Duration::from_millis(200);
 
 /// How many requests of a Receiver are dealt with at once.
 const AT_ONCE: usize = 32;
@@ -50,10 +57,42 @@ struct Hooks {
     cluster: Cluster,
     wakes: Wakes,
     bodies: Permits,
+    paths: Mutex<Paths>,
     /// Requests under way, by Receiver.
     busy: Mutex<BTreeMap<String, usize>>,
     /// Answers of issuers, by URL.
     kept: Mutex<BTreeMap<String, (Instant, Response)>>,
+}
+
+/// The namespaces and names of Receivers by the digests of their paths, as they were a moment ago. What is looked up are
+/// digests, so that the time says nothing about a path.
+#[derive(Default)]
+struct Paths {
+    by_digest: HashMap<Digest, (String, String)>,
+    listed: Option<Instant>,
+}
+
+type Digest = [u8; 32];
+
+impl Paths {
+    /// Makes the list again, unless that was done just now.
+    fn list(&mut self, receivers: impl FnOnce() -> Vec<Arc<Receiver>>, now: Instant) {
+        let is_new = |at: Instant| now.saturating_duration_since(at) < LISTED_AGAIN;
+        if self.listed.is_some_and(is_new) {
+            return;
+        }
+        self.listed = Some(now);
+        let paths = receivers().into_iter().filter_map(|receiver| {
+            let place = (receiver.namespace().unwrap_or_default(), receiver.name_any());
+            Some((digest_of_path(&receiver)?, place))
+        });
+        self.by_digest = paths.collect();
+    }
+}
+
+fn digest_of_path(receiver: &Receiver) -> Option<Digest> {
+    let path = receiver.status.as_ref()?.webhook_path.as_ref()?;
+    Some(Sha256::digest(path).into())
 }
 
 /// A request under way.
@@ -73,10 +112,15 @@ impl Drop for UnderWay<'_> {
 
 /// Takes requests of webhooks.
 pub(crate) fn hooks(context: Arc<Context>) -> Router {
-    let (wakes, busy, kept) = (Wakes::default(), Mutex::default(), Mutex::default());
-    let bodies = Permits::shared(BODIES, BODIES_EACH);
-    let cluster = context.cluster.asking();
-    let hooks = Arc::new(Hooks { context, cluster, wakes, bodies, busy, kept });
+    let hooks = Arc::new(Hooks {
+        cluster: context.cluster.asking(),
+        context,
+        wakes: Wakes::default(),
+        bodies: Permits::shared(BODIES, BODIES_EACH),
+        paths: Mutex::default(),
+        busy: Mutex::default(),
+        kept: Mutex::default(),
+    });
     // Parity(flux): any method, and the path as it was sent.
     Router::new().fallback(take).layer(DefaultBodyLimit::max(MAX_BODY)).with_state(hooks)
 }
@@ -104,7 +148,10 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
             match read.await {
                 Ok(Ok(body)) => {
                     let hook = Hook { headers, body: body.into() };
-                    hooks.receive(&namespace, &receiver, hook).await
+                    let received = hooks.receive(&namespace, &receiver, hook);
+                    let received = tokio::time::timeout(RECEIVE_LIMIT, received).await;
+                    let late = |_| Err((503, format!("it took longer than {RECEIVE_LIMIT:?}")));
+                    received.unwrap_or_else(late)
                 }
                 Ok(Err(unread)) => return unread.status(),
                 Err(_) => return StatusCode::REQUEST_TIMEOUT,
@@ -117,7 +164,7 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
             name,
             namespace,
             status,
-            why,
+            why = logged(&why),
             "webhook rejected"
         );
         status
@@ -126,14 +173,19 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
 }
 
 impl Hooks {
-    /// The Receiver at a path. What is compared are digests, so that the time says nothing about the path.
+    /// The Receiver at a path.
     fn find(&self, uri: &str) -> Option<Arc<Receiver>> {
-        let wanted = Sha256::digest(uri);
-        let is_it = |receiver: &&Arc<Receiver>| {
-            let path = receiver.status.as_ref().and_then(|status| status.webhook_path.as_ref());
-            path.is_some_and(|path| Sha256::digest(path) == wanted)
+        let wanted = Digest::from(Sha256::digest(uri));
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |paths: &Paths| {
+            let (namespace, name) = paths.by_digest.get(&wanted)?;
+            let receiver = self.context.seen::<Receiver>(namespace, name)?;
+            (digest_of_path(&receiver) == Some(wanted)).then_some(receiver)
         };
-        self.context.store::<Receiver>().state().iter().find(is_it).cloned()
+        known(&paths).or_else(|| {
+            paths.list(|| self.context.store::<Receiver>().state(), Instant::now());
+            known(&paths)
+        })
     }
 
     fn enter(&self, name: &str) -> Option<UnderWay<'_>> {
@@ -282,5 +334,41 @@ impl Hooks {
                 return Ok(selection);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn receiver(name: &str, path: Option<&str>) -> Arc<Receiver> {
+        let receiver = serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "apps"},
+            "spec": {"type": "generic", "resources": []},
+            "status": {"webhookPath": path},
+        }));
+        Arc::new(receiver.unwrap())
+    }
+
+    #[test]
+    fn paths_are_listed_again_after_a_moment_only() {
+        let begin = Instant::now();
+        let mut paths = Paths::default();
+        let mut names = |at: Duration, receivers: Vec<Arc<Receiver>>| {
+            paths.list(|| receivers, begin + at);
+            let mut names: Vec<_> =
+                paths.by_digest.values().map(|(_, name)| name.clone()).collect();
+            names.sort();
+            names
+        };
+        let first = vec![receiver("one", Some("/hook/1")), receiver("new", None)];
+        assert_eq!(names(Duration::ZERO, first), ["one"]);
+        let both = || vec![receiver("one", Some("/hook/1")), receiver("two", Some("/hook/2"))];
+        assert_eq!(names(Duration::from_millis(10), both()), ["one"]);
+        assert_eq!(names(LISTED_AGAIN, both()), ["one", "two"]);
+        let wanted = Digest::from(Sha256::digest("/hook/2"));
+        assert_eq!(paths.by_digest[&wanted].1, "two");
     }
 }

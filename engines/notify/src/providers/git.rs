@@ -61,12 +61,14 @@ fn scp(address: &str) -> Option<Url> {
 /// The commit that an event is about.
 ///
 /// # Errors
-/// If there is no revision, or it does not end in forty bytes. Parity(flux): what the bytes are does not count.
+/// If there is no revision, or it does not end in forty bytes. Parity(flux): they need not be hexadecimal. Differs(flux): signs of
+/// ASCII are none of them, because the commit becomes part of URLs, and it may be an annotation of the object.
 pub(super) fn commit(event: &Event) -> Result<String, String> {
     let revision = event.revision().ok_or("missing revision metadata")?;
     let after = |mark| revision.rsplit_once(mark).map(|(_, hash)| hash);
     let hash = after(':').or_else(|| after('/')).unwrap_or(revision);
-    if hash.len() != 40 {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || !byte.is_ascii();
+    if hash.len() != 40 || !hash.bytes().all(is_plain) {
         return Err(format!("failed to extract commit hash from '{revision}' revision"));
     }
     Ok(hash.to_owned())

@@ -1,10 +1,14 @@
 //! Which objects a request wakes: those that a Receiver names and its filters let through.
 
-use gocel::Expression;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gocel::{Expression, READING};
+use golang::meter::{Exhausted, Meter, Stop};
 use serde_json::{Value, json};
 
 use super::payload::first;
-use super::{Accepted, Receiver, Settings};
+use super::{Accepted, EVALUATING, Receiver, Settings, is_within_reach, too_many};
 use crate::objects::Source;
 
 /// API versions of kinds that need none in a spec.
@@ -36,7 +40,7 @@ pub trait Targets {
     /// An object.
     fn object(&self, target: &Target) -> Option<Value>;
     /// All objects of a kind in a namespace.
-    fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Vec<Value>;
+    fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Arc<Vec<Value>>;
 }
 
 /// What comes of a request that was let in.
@@ -50,13 +54,31 @@ pub struct Selection {
     pub errors: Vec<String>,
 }
 
-/// The filters that hold for an entry of a spec.
-type Filters = Vec<Expression>;
+/// The filters of a Receiver.
+struct Filters {
+    /// The one for all entries.
+    top: Option<Expression>,
+    /// Those of the entries.
+    own: Vec<Option<Expression>>,
+}
 
-/// Numbers as JSON decoded by Go has them: all are floating.
-pub(super) fn doubles(value: &mut Value) {
+/// A selection under way.
+struct Selecting<'a> {
+    targets: &'a dyn Targets,
+    request: Value,
+    claims: Option<Value>,
+    /// What all of it may use up.
+    run: Meter,
+    selected: BTreeSet<Target>,
+    selection: Selection,
+}
+
+/// Numbers as JSON decoded by Go has them: all are floating. Returns how many values there are.
+pub(super) fn doubles(value: &mut Value) -> u64 {
     let mut open = vec![value];
+    let mut count = 0;
     while let Some(value) = open.pop() {
+        count += 1;
         match value {
             Value::Number(number) => {
                 if let Some(double) = number.as_f64().and_then(serde_json::Number::from_f64) {
@@ -68,37 +90,47 @@ pub(super) fn doubles(value: &mut Value) {
             _ => {}
         }
     }
+    count
 }
 
 impl Accepted {
     /// Selects the objects to annotate.
+    ///
+    /// Differs(flux): all filters together may use up only so much, whatever they are evaluated over.
     pub fn select(
         &self,
         receiver: &Receiver,
         targets: &dyn Targets,
         settings: Settings,
     ) -> Selection {
-        let (filters, request) = match self.filters(receiver) {
-            Ok(found) => found,
-            Err(error) => {
-                return Selection { status: 500, errors: vec![error], ..Selection::default() };
-            }
+        let (filters, request) =
+            match too_many(receiver).map_or_else(|| self.filters(receiver), Err) {
+                Ok(found) => found,
+                Err(error) => {
+                    return Selection { status: 500, errors: vec![error], ..Selection::default() };
+                }
+            };
+        let mut selecting = Selecting {
+            targets,
+            request,
+            claims: self.claims.clone().map(Value::Object),
+            run: Meter::new(EVALUATING, Stop::default()),
+            selected: BTreeSet::new(),
+            selection: Selection { status: 200, ..Selection::default() },
         };
-        let mut selection = Selection { status: 200, ..Selection::default() };
-        for (resource, filters) in receiver.spec.resources.iter().zip(&filters) {
-            let wake = |object: &Value| self.passes(filters, object, &request);
-            let own = &receiver.metadata.namespace;
-            let outcome = entry(resource, own, targets, settings, &wake, &mut selection.targets);
-            if let Err(error) = outcome {
-                selection.status = 500;
-                selection.errors.push(error);
+        for (resource, own) in receiver.spec.resources.iter().zip(&filters.own) {
+            let filters = [filters.top.as_ref(), own.as_ref()];
+            let namespace = &receiver.metadata.namespace;
+            if let Err(error) = selecting.entry(resource, namespace, settings, filters) {
+                selecting.selection.status = 500;
+                selecting.selection.errors.push(error);
             }
         }
-        selection
+        selecting.selection
     }
 
     /// Reads all filters before any object is touched; without any, the body is not read.
-    fn filters(&self, receiver: &Receiver) -> Result<(Vec<Filters>, Value), String> {
+    fn filters(&self, receiver: &Receiver) -> Result<(Filters, Value), String> {
         let spec = &receiver.spec;
         let top = &spec.resource_filter;
         let has_any = !top.is_empty() || spec.resources.iter().any(|it| !it.filter.is_empty());
@@ -116,86 +148,103 @@ impl Accepted {
         }
         let mut scope = vec!["res", "req"];
         scope.extend(self.claims.as_ref().map(|_| "claims"));
-        let read =
-            |text: &str| Expression::compile(text, &scope).map_err(|error| error.to_string());
-        if !top.is_empty() {
-            read(top)?;
-        }
-        let entry = |resource: &Source| {
-            let written = [top, &resource.filter].into_iter().filter(|text| !text.is_empty());
-            written.map(|text| read(text)).collect()
+        let run = &mut Meter::new(READING, Stop::default());
+        let mut read = |text: &String| {
+            let read = (!text.is_empty()).then(|| Expression::compile_within(text, &scope, run));
+            read.transpose().map_err(|error| error.to_string())
         };
-        let filters = spec.resources.iter().map(entry).collect::<Result<_, String>>()?;
-        Ok((filters, request))
-    }
-
-    fn passes(&self, filters: &Filters, object: &Value, request: &Value) -> Result<bool, String> {
-        let claims = self.claims.clone().map(Value::Object);
-        let mut variables = vec![("res", object), ("req", request)];
-        variables.extend(claims.as_ref().map(|claims| ("claims", claims)));
-        for filter in filters {
-            if !filter.evaluate_bool(&variables).map_err(|error| error.to_string())? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let top = read(top)?;
+        let own = spec.resources.iter().map(|it| read(&it.filter)).collect::<Result<_, _>>()?;
+        Ok((Filters { top, own }, request))
     }
 }
 
-fn entry(
-    resource: &Source,
-    own: &str,
-    targets: &dyn Targets,
-    settings: Settings,
-    passes: &dyn Fn(&Value) -> Result<bool, String>,
-    selected: &mut Vec<Target>,
-) -> Result<(), String> {
-    let kind = &resource.kind;
-    let namespace = if resource.namespace.is_empty() { own } else { &resource.namespace };
-    if settings.no_cross_namespace && namespace != own {
-        return Err("cross-namespace references are not allowed".to_owned());
-    }
-    let known = API_VERSIONS.iter().find(|(known, _)| known == kind).map(|(_, version)| *version);
-    let version = Some(&*resource.api_version).filter(|version| !version.is_empty()).or(known);
-    let version =
-        version.ok_or_else(|| format!("apiVersion must be specified for kind \"{kind}\""))?;
-    let target = |name: &str| Target {
-        api_version: version.to_owned(),
-        kind: kind.clone(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    };
-    let mut wake = |name: &str, object: &Value| {
-        if passes(&partial(version, kind, object))? && !selected.contains(&target(name)) {
-            selected.push(target(name));
+impl Selecting<'_> {
+    fn entry(
+        &mut self,
+        resource: &Source,
+        own: &str,
+        settings: Settings,
+        filters: [Option<&Expression>; 2],
+    ) -> Result<(), String> {
+        let kind = &resource.kind;
+        let namespace = if resource.namespace.is_empty() { own } else { &resource.namespace };
+        if settings.no_cross_namespace && namespace != own {
+            return Err("cross-namespace references are not allowed".to_owned());
+        }
+        let known =
+            API_VERSIONS.iter().find(|(known, _)| known == kind).map(|(_, version)| *version);
+        let version = Some(&*resource.api_version).filter(|version| !version.is_empty()).or(known);
+        let version =
+            version.ok_or_else(|| format!("apiVersion must be specified for kind \"{kind}\""))?;
+        if !is_within_reach(version) {
+            return Err(out_of_reach(version, kind));
+        }
+        let target = |name: &str| Target {
+            api_version: version.to_owned(),
+            kind: kind.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        if resource.name != "*" {
+            let name = &resource.name;
+            let object = self.targets.object(&target(name)).ok_or_else(|| {
+                format!("unable to read {kind} \"{namespace}/{name}\": it was not found")
+            })?;
+            return self.wake(target(name), &object, filters);
+        }
+        let wanted = resource
+            .match_labels
+            .as_ref()
+            .ok_or("matchLabels field not set when using wildcard '*' as name")?;
+        for object in &*self.targets.list(version, kind, namespace) {
+            self.run.steps(1 + wanted.len() as u64).map_err(too_much)?;
+            let labels = &object["metadata"]["labels"];
+            let is_wanted = wanted.iter().all(|(key, value)| labels[key] == **value);
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            if is_wanted {
+                self.wake(target(name), object, filters)?;
+            }
         }
         Ok(())
-    };
-    if resource.name != "*" {
-        let name = &resource.name;
-        let object = targets.object(&target(name)).ok_or_else(|| {
-            format!("unable to read {kind} \"{namespace}/{name}\": it was not found")
-        })?;
-        return wake(name, &object);
     }
-    let wanted = resource
-        .match_labels
-        .as_ref()
-        .ok_or("matchLabels field not set when using wildcard '*' as name")?;
-    for object in targets.list(version, kind, namespace) {
-        let labels = &object["metadata"]["labels"];
-        let is_wanted = wanted.iter().all(|(key, value)| labels[key] == **value);
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        if is_wanted {
-            wake(name, &object)?;
+
+    fn wake(
+        &mut self,
+        target: Target,
+        object: &Value,
+        filters: [Option<&Expression>; 2],
+    ) -> Result<(), String> {
+        let mut object = partial(&target, object);
+        self.run.steps(doubles(&mut object)).map_err(too_much)?;
+        let mut variables = vec![("res", &object), ("req", &self.request)];
+        variables.extend(self.claims.as_ref().map(|claims| ("claims", claims)));
+        for filter in filters.into_iter().flatten() {
+            let passes = filter.evaluate_bool_within(&variables, &mut self.run);
+            if !passes.map_err(|error| error.to_string())? {
+                return Ok(());
+            }
         }
+        if self.selected.insert(target.clone()) {
+            self.selection.targets.push(target);
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+fn too_much(exhausted: Exhausted) -> String {
+    format!("the Receiver names too many objects for one request: {exhausted}")
+}
+
+/// What is wrong with an entry of such a kind.
+pub(super) fn out_of_reach(version: &str, kind: &str) -> String {
+    format!(
+        "kind \"{kind}\" of apiVersion \"{version}\" is not allowed: a Receiver names objects of Flux and of windlass only"
+    )
 }
 
 /// What filters see of an object: its metadata.
-fn partial(version: &str, kind: &str, object: &Value) -> Value {
-    let mut partial = json!({"apiVersion": version, "kind": kind, "metadata": object["metadata"]});
-    doubles(&mut partial);
-    partial
+fn partial(target: &Target, object: &Value) -> Value {
+    let Target { api_version, kind, .. } = target;
+    json!({"apiVersion": api_version, "kind": kind, "metadata": object["metadata"]})
 }

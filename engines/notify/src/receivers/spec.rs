@@ -1,8 +1,10 @@
 //! What the spec of a Receiver has to be.
 
-use gocel::Expression;
+use gocel::{Expression, READING};
+use golang::meter::{Meter, Stop};
 
-use super::{OidcProvider, Receiver, path, token};
+use super::select::out_of_reach;
+use super::{OidcProvider, Receiver, is_within_reach, path, token, too_many};
 use crate::objects::Secret;
 
 /// What is wrong with a Receiver.
@@ -21,12 +23,17 @@ pub enum Misfit {
 pub fn check(receiver: &Receiver, secret: Option<&Secret>) -> Result<String, Misfit> {
     const EXPRESSION: &str = "InvalidCELExpression";
     const VALIDATION: &str = "ValidationFailed";
-    filters(receiver).map_err(|error| Misfit::Terminal(EXPRESSION, error))?;
+    if let Some(error) = too_many(receiver) {
+        return Err(Misfit::Terminal(VALIDATION, error));
+    }
+    // All expressions of an object share what reading them may use up.
+    let run = &mut Meter::new(READING, Stop::default());
+    filters(receiver, run).map_err(|error| Misfit::Terminal(EXPRESSION, error))?;
     kinds(receiver).map_err(|error| Misfit::Terminal(VALIDATION, error))?;
     let providers = &receiver.spec.oidc_providers;
     issuers(providers).map_err(|error| Misfit::Terminal(VALIDATION, error))?;
     for (at, provider) in providers.iter().enumerate() {
-        token::compile(provider).map_err(|error| {
+        token::compile(provider, run).map_err(|error| {
             let shown = issuer(at, provider);
             Misfit::Terminal(EXPRESSION, format!("{shown}: {error}"))
         })?;
@@ -39,17 +46,17 @@ fn is_oidc(receiver: &Receiver) -> bool {
     receiver.spec.r#type == "generic-oidc"
 }
 
-fn filters(receiver: &Receiver) -> Result<(), String> {
+fn filters(receiver: &Receiver, run: &mut Meter) -> Result<(), String> {
     let scope: &[&str] =
         if is_oidc(receiver) { &["res", "req", "claims"] } else { &["res", "req"] };
     let spec = &receiver.spec;
     if !spec.resource_filter.is_empty() {
-        Expression::compile(&spec.resource_filter, scope)
+        Expression::compile_within(&spec.resource_filter, scope, run)
             .map_err(|error| format!("invalid resourceFilter expression: {error}"))?;
     }
     for (at, resource) in spec.resources.iter().enumerate().filter(|(_, it)| !it.filter.is_empty())
     {
-        Expression::compile(&resource.filter, scope).map_err(|error| {
+        Expression::compile_within(&resource.filter, scope, run).map_err(|error| {
             format!(
                 "invalid filter expression for resources[{at}] (kind=\"{}\", name=\"{}\"): {error}",
                 resource.kind, resource.name
@@ -69,7 +76,14 @@ fn kinds(receiver: &Receiver) -> Result<(), String> {
         }
         (false, _, true) => "oidcProviders can only be set when type is generic-oidc",
         (false, false, false) => "secretRef is required when type is not generic-oidc",
-        _ => return Ok(()),
+        _ => {
+            let mut named = spec.resources.iter().enumerate();
+            let stray = named
+                .find(|(_, it)| !it.api_version.is_empty() && !is_within_reach(&it.api_version));
+            let Some((at, it)) = stray else { return Ok(()) };
+            let why = out_of_reach(&it.api_version, &it.kind);
+            return Err(format!("resources[{at}]: {why}"));
+        }
     };
     Err(reason.to_owned())
 }

@@ -9,17 +9,20 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gocel::Expression;
+use gocel::{Expression, READING};
+use golang::meter::{Meter, Stop};
 use serde_json::{Map, Value};
 
 use super::authenticate::Next;
 use super::select::doubles;
-use super::{Accepted, Hook, OidcProvider};
+use super::{Accepted, EVALUATING, Hook, OidcProvider, OidcValidation, OidcVariable};
 use crate::http::{Request, Response};
 
 const AUDIENCE: &str = "notification-controller";
 const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";
 const GOOGLE_EC_KEYS: &str = "https://www.gstatic.com/iap/verify/public_key-jwk";
+/// How many keys of an issuer a signature is compared with.
+const MOST_KEYS: usize = 100;
 /// How far ahead a clock may be before which a token does not count, in seconds.
 const LEEWAY: i64 = 300;
 
@@ -266,7 +269,7 @@ fn verified(
     let unverified = |error: &str| format!("failed to verify OIDC token: {error}");
     let keys = keys(answer).map_err(|error| unverified(&format!("fetching keys {error}")))?;
     let is_its = |key: &&Value| jwt.key.is_empty() || key["kid"] == *jwt.key;
-    if !keys.iter().filter(is_its).any(|key| jwt.is_signed_by(key)) {
+    if !keys.iter().filter(is_its).take(MOST_KEYS).any(|key| jwt.is_signed_by(key)) {
         return Err(unverified("failed to verify signature: failed to verify id token signature"));
     }
     let mut claims = Value::Object(jwt.claims);
@@ -279,27 +282,36 @@ fn verified(
 /// An expression by its name or message.
 type Named<'a> = (&'a str, Expression);
 
-/// Reads all expressions of an issuer: variables and validations.
+/// Reads all expressions of an issuer, variables and validations, at the cost of a run.
 ///
 /// # Errors
 /// Flux's message for the first that is none.
-pub(super) fn compile(provider: &OidcProvider) -> Result<(Vec<Named<'_>>, Vec<Named<'_>>), String> {
+pub(super) fn compile<'a>(
+    provider: &'a OidcProvider,
+    run: &mut Meter,
+) -> Result<(Vec<Named<'a>>, Vec<Named<'a>>), String> {
     let scope = ["claims", "vars"];
-    let variables = provider.variables.iter().map(|it| {
-        let read = Expression::compile_any(&it.expression, &scope).map(|read| (&*it.name, read));
-        read.map_err(|error| format!("invalid expression for variable \"{}\": {error}", it.name))
-    });
-    let validations = provider.validations.iter().map(|it| {
-        let read = Expression::compile(&it.expression, &scope).map(|read| (&*it.message, read));
-        read.map_err(|error| {
-            format!("invalid expression for validation \"{}\": {error}", it.message)
-        })
-    });
-    Ok((variables.collect::<Result<_, _>>()?, validations.collect::<Result<_, _>>()?))
+    let mut variables = Vec::new();
+    for OidcVariable { name, expression } in &provider.variables {
+        let read = Expression::compile_any_within(expression, &scope, run);
+        let read =
+            read.map_err(|error| format!("invalid expression for variable \"{name}\": {error}"))?;
+        variables.push((&**name, read));
+    }
+    let mut validations = Vec::new();
+    for OidcValidation { expression, message } in &provider.validations {
+        let read = Expression::compile_within(expression, &scope, run);
+        let read = read
+            .map_err(|error| format!("invalid expression for validation \"{message}\": {error}"))?;
+        validations.push((&**message, read));
+    }
+    Ok((variables, validations))
 }
 
 fn evaluate(provider: &OidcProvider, claims: &Value) -> Result<(), String> {
-    let (variables, validations) = compile(provider).map_err(|error| {
+    let reading = &mut Meter::new(READING, Stop::default());
+    let run = &mut Meter::new(EVALUATING, Stop::default());
+    let (variables, validations) = compile(provider, reading).map_err(|error| {
         format!(
             "invalid oidcProvider configuration for issuer \"{}\": {error}",
             provider.issuer_url
@@ -308,7 +320,7 @@ fn evaluate(provider: &OidcProvider, claims: &Value) -> Result<(), String> {
     let mut known = Value::Object(Map::new());
     for (name, expression) in variables {
         let value = expression
-            .evaluate_json(&[("claims", claims), ("vars", &known)])
+            .evaluate_json_within(&[("claims", claims), ("vars", &known)], run)
             .map_err(|error| format!("failed to evaluate variable \"{name}\": {error}"))?;
         if let Some(members) = known.as_object_mut() {
             members.insert(name.to_owned(), value);
@@ -317,7 +329,7 @@ fn evaluate(provider: &OidcProvider, claims: &Value) -> Result<(), String> {
     let mut failures = Vec::new();
     for (message, expression) in validations {
         let holds = expression
-            .evaluate_bool(&[("claims", claims), ("vars", &known)])
+            .evaluate_bool_within(&[("claims", claims), ("vars", &known)], run)
             .map_err(|error| format!("failed to evaluate validation: {error}"))?;
         if !holds {
             failures.push(message);

@@ -1,6 +1,7 @@
 //! Requests of webhooks: whether they count, and what they wake.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use notify::receivers::{
     Gate, Hook, MAX_BODY, MAX_HEADERS, Misfit, Receiver, Reception, Settings, Target, Targets,
@@ -98,10 +99,10 @@ impl Targets for Objects {
         all.find(|it| it["metadata"]["name"] == *target.name).cloned()
     }
 
-    fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Vec<Value> {
+    fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Arc<Vec<Value>> {
         let mut all: Vec<_> = self.of(api_version, kind, namespace).cloned().collect();
         all.sort_by_key(|it| it["metadata"]["name"].to_string());
-        all
+        Arc::new(all)
     }
 }
 
