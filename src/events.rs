@@ -94,7 +94,8 @@ impl Announcement {
         let about = [api_version, kind, namespace, name, uid, resource_version];
         let metadata = self.event.metadata.iter().flat_map(|(key, value)| [key, value]);
         let all = about.into_iter().chain([&self.event.reason, &self.event.message]);
-        all.chain(metadata).map(String::len).sum::<usize>() + size_of::<Self>()
+        let length = all.chain(metadata).map(String::len).sum::<usize>();
+        length + self.event.metadata.len() * ENTRY + size_of::<Self>()
     }
 }
 
@@ -107,6 +108,11 @@ pub(crate) trait Sink: Send + 'static {
 
     /// Tells of one event; whatever goes wrong is logged and counted here. `is_last` while the process ends.
     fn tell(&mut self, told: &Announcement, is_last: bool) -> impl Future<Output = ()> + Send;
+
+    /// Ends what was begun for events; no more come.
+    fn end(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// How many events wait at most in a queue: two for each of several thousand objects that one commit touches. With their
@@ -115,6 +121,9 @@ const WAITING: usize = 10_000;
 
 /// How many bytes they have at most: others may post events of any length.
 const WAITING_BYTES: usize = 64 << 20;
+
+/// What an entry of the metadata takes besides its texts.
+const ENTRY: usize = 100;
 
 /// Longest time for telling of what waits when the process ends.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
@@ -220,6 +229,7 @@ async fn work<S: Sink>(
         bytes.fetch_sub(told.bytes(), Ordering::Relaxed);
         sink.tell(&told, waiting.is_closed()).await;
     }
+    sink.end().await;
 }
 
 #[cfg(test)]
@@ -329,6 +339,32 @@ pub(crate) mod tests {
             all.push(told.event.message);
         }
         assert_eq!(all, ["first", "last"]);
+    }
+
+    #[tokio::test]
+    async fn a_sink_ends_what_it_began_before_the_process_ends() {
+        struct Ending(UnboundedSender<&'static str>);
+
+        impl Sink for Ending {
+            const NAME: &'static str = "ending";
+            const TAKES_POSTED: bool = true;
+
+            async fn tell(&mut self, _: &Announcement, _: bool) {
+                self.0.send("told").unwrap();
+            }
+
+            async fn end(&mut self) {
+                tokio::task::yield_now().await;
+                self.0.send("ended").unwrap();
+            }
+        }
+
+        let events = Events::new("i", Metrics::new());
+        let (way, mut told) = unbounded_channel();
+        events.add(Ending(way));
+        events.put(announcement("last"));
+        events.settle().await;
+        assert_eq!([told.recv().await, told.recv().await], [Some("told"), Some("ended")]);
     }
 
     #[tokio::test]

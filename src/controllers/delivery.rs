@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::lanes::Lanes;
 
 use self::dispatch::Dispatcher;
+use self::lane::Troubles;
 use self::lanes::Place;
 use self::repetitions::Repetitions;
 use self::spool::{Bounds, Notification, Spool};
@@ -41,12 +42,21 @@ const WARNED_AGAIN: Duration = Duration::from_secs(300);
 /// How long attempts under way may take once the process was told to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
+/// Longest text of another server in a line of the log, in bytes.
+const LOGGED: usize = 2_048;
+
+/// As much of a text as a line of the log repeats.
+pub(crate) fn logged(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LOGGED)]
+}
+
 /// See the module.
 pub(crate) struct Delivery {
     context: Arc<Context>,
     spool: Arc<Spool>,
     lanes: Arc<Lanes>,
     permits: Permits,
+    troubles: Troubles,
     warned: Mutex<Repetitions>,
     stop: CancellationToken,
     working: TaskTracker,
@@ -68,6 +78,7 @@ impl Delivery {
             lanes: context.shared::<Lanes>(),
             spool: Arc::new(spool),
             permits: Permits::shared(REQUESTS, REQUESTS_EACH),
+            troubles: Troubles::default(),
             warned: Mutex::new(Repetitions::within(WARNED_AGAIN)),
             stop,
             working: TaskTracker::new(),
@@ -109,23 +120,17 @@ impl Delivery {
         alerts.await && providers.await
     }
 
-    /// Has notifications wait for their Providers.
-    async fn put(self: &Arc<Self>, notifications: Vec<Notification>) {
-        if notifications.is_empty() {
-            return;
+    /// Has a notification wait for its Provider.
+    async fn put(self: &Arc<Self>, notification: Notification) {
+        let (spool, place) = (self.spool.clone(), notification.place());
+        // It panics only where the disk's driver does.
+        let put = tokio::task::spawn_blocking(move || spool.put(notification)).await;
+        let put = put.unwrap_or_default();
+        for _ in 0..put.dropped {
+            self.context.metrics.notified(crate::metrics::NotificationOutcome::Dropped);
         }
-        let spool = self.spool.clone();
-        let put = tokio::task::spawn_blocking(move || {
-            let put = notifications.into_iter().map(|it| (it.place(), spool.put(it)));
-            put.collect::<Vec<_>>()
-        });
-        for (place, put) in put.await.unwrap_or_default() {
-            for _ in 0..put.dropped {
-                self.context.metrics.notified(crate::metrics::NotificationOutcome::Dropped);
-            }
-            if let Some(number) = put.number {
-                self.enqueue(number, &place);
-            }
+        if let Some(number) = put.number {
+            self.enqueue(number, &place);
         }
         self.count();
     }
@@ -154,7 +159,7 @@ impl Delivery {
     }
 
     /// Whether the same was recorded a moment ago.
-    fn is_told(&self, key: String) -> bool {
+    fn is_told(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         warned.is_repeated(key, Instant::now())
     }

@@ -6,6 +6,7 @@
 //! answered like any other event, since who posts makes no difference between them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::StatusCode;
 use axum::routing::post;
-use serde::Deserialize;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use tokio::sync::Semaphore;
 
 use crate::events::{Announcement, Event, Events, Origin, Severity, Subject};
 use crate::metrics::{EventOutcome, Metrics};
@@ -24,6 +27,14 @@ const BODY_LIMIT: usize = 3 << 20;
 
 /// Longest time that sending a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
+
+/// How many bodies are in memory at once; more requests wait.
+const BODIES: usize = 16;
+
+/// Most keys of the metadata of an event.
+///
+/// Differs(flux): it takes any number. Controllers write a few, and objects may add their annotations.
+const MOST_KEYS: usize = 1_000;
 
 /// An event of `github.com/fluxcd/pkg/apis/event/v1beta1`. As in Go, a field may be absent or null and never of
 /// another type.
@@ -35,9 +46,38 @@ struct Posted {
     timestamp: Option<jiff::Timestamp>,
     message: Option<String>,
     reason: Option<String>,
-    metadata: Option<BTreeMap<String, Option<String>>>,
+    metadata: Option<Metadata>,
     reporting_controller: Option<String>,
     reporting_instance: Option<String>,
+}
+
+/// Metadata of at most [`MOST_KEYS`] keys; what has more is not read to its end.
+#[derive(Debug, Default)]
+struct Metadata(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Metadata;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("metadata")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+                let mut read = Metadata::default();
+                while let Some((key, value)) = from.next_entry::<String, Option<String>>()? {
+                    read.0.insert(key, value.unwrap_or_default());
+                    if read.0.len() > MOST_KEYS {
+                        return Err(de::Error::custom("too many keys"));
+                    }
+                }
+                Ok(read)
+            }
+        }
+        from.deserialize_map(Keys)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -54,7 +94,6 @@ struct Involved {
 impl Posted {
     fn announcement(self) -> Announcement {
         let about = self.involved_object.unwrap_or_default();
-        let metadata = self.metadata.unwrap_or_default().into_iter();
         let is_error = self.severity.as_deref() == Some("error");
         Announcement {
             origin: Origin::Posted,
@@ -70,7 +109,7 @@ impl Posted {
                 severity: if is_error { Severity::Error } else { Severity::Info },
                 reason: self.reason.unwrap_or_default(),
                 message: self.message.unwrap_or_default(),
-                metadata: metadata.map(|(key, value)| (key, value.unwrap_or_default())).collect(),
+                metadata: self.metadata.unwrap_or_default().0,
             },
             at: self.timestamp.unwrap_or_else(jiff::Timestamp::now),
             controller: self.reporting_controller.unwrap_or_default().into(),
@@ -79,23 +118,40 @@ impl Posted {
     }
 }
 
+/// What takes events.
+#[derive(Clone)]
+struct Taking {
+    events: Arc<Events>,
+    metrics: Arc<Metrics>,
+    bodies: Arc<Semaphore>,
+}
+
 /// Takes events.
 pub(crate) fn events(events: Arc<Events>, metrics: Arc<Metrics>) -> Router {
+    router(Taking { events, metrics, bodies: Arc::new(Semaphore::new(BODIES)) })
+}
+
+fn router(taking: Taking) -> Router {
     let limit = DefaultBodyLimit::max(BODY_LIMIT);
-    Router::new().route("/", post(take).layer(limit)).with_state((events, metrics))
+    Router::new().route("/", post(take).layer(limit)).with_state(taking)
 }
 
 /// Parity(flux): 202 whatever becomes of the event, 413 for one that is too large, 400 for what is none.
-async fn take(
-    State((events, metrics)): State<(Arc<Events>, Arc<Metrics>)>,
-    request: Request,
-) -> StatusCode {
-    let body = tokio::time::timeout(READ_LIMIT, Bytes::from_request(request, &()));
-    let answer = match body.await {
-        Ok(Ok(body)) => read(&body).map(|event| events.put(event)),
-        Ok(Err(unread)) => Err(unread.status()),
-        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+///
+/// Differs(flux): 503 where too many others are sent at the same time.
+async fn take(State(taking): State<Taking>, request: Request) -> StatusCode {
+    let Taking { events, metrics, bodies } = taking;
+    let answer = async {
+        let turn = tokio::time::timeout(READ_LIMIT, bodies.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Err(StatusCode::SERVICE_UNAVAILABLE) };
+        let body = tokio::time::timeout(READ_LIMIT, Bytes::from_request(request, &()));
+        match body.await {
+            Ok(Ok(body)) => read(&body).map(|event| events.put(event)),
+            Ok(Err(unread)) => Err(unread.status()),
+            Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+        }
     };
+    let answer = answer.await;
     let outcome = if answer.is_ok() { EventOutcome::Accepted } else { EventOutcome::Refused };
     metrics.posted(outcome);
     answer.err().unwrap_or(StatusCode::ACCEPTED)
@@ -163,5 +219,37 @@ mod tests {
         let large = vec![b' '; BODY_LIMIT + 1];
         assert_eq!(answer("POST", large).await.0, StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(answer("PUT", "{}").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    }
+
+    #[tokio::test]
+    async fn metadata_has_at_most_so_many_keys() {
+        for (keys, expected) in
+            [(MOST_KEYS, StatusCode::ACCEPTED), (MOST_KEYS + 1, StatusCode::BAD_REQUEST)]
+        {
+            let metadata: BTreeMap<String, String> =
+                (0..keys).map(|key| (key.to_string(), String::new())).collect();
+            let event = json!({"metadata": metadata});
+            assert_eq!(answer("POST", event.to_string()).await.0, expected, "{keys}");
+        }
+        assert_eq!(answer("POST", "{\"metadata\": {\"a\": null}}").await.0, StatusCode::ACCEPTED);
+        assert_eq!(answer("POST", "{\"metadata\": null}").await.0, StatusCode::ACCEPTED);
+    }
+
+    #[tokio::test]
+    async fn an_event_waits_until_there_is_room_for_its_body() {
+        let metrics = Metrics::new();
+        let told = Arc::new(Events::new("i", metrics.clone()));
+        let taking = Taking { events: told, metrics, bodies: Arc::new(Semaphore::new(1)) };
+        let post = |body: Body| {
+            let request = Request::builder().method("POST").uri("/").body(body).unwrap();
+            router(taking.clone()).oneshot(request)
+        };
+        let pending = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        let mut endless = Box::pin(post(Body::from_stream(pending)));
+        assert!(futures::poll!(&mut endless).is_pending());
+        let mut next = Box::pin(post(Body::from("{}")));
+        assert!(futures::poll!(&mut next).is_pending());
+        drop(endless);
+        assert_eq!(next.await.unwrap().status(), StatusCode::ACCEPTED);
     }
 }

@@ -20,6 +20,14 @@ use crate::providers;
 /// How long sending may take where the Provider does not say.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long it may take at most.
+///
+/// Differs(flux): there the Provider alone decides.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Longest part of a warning that an object, a Secret or a service wrote, in bytes.
+const LONGEST_TEXT: usize = 16 << 10;
+
 /// The cluster, as far as dispatching reads it.
 pub trait Cluster {
     /// The labels of an object; none if it cannot be read.
@@ -53,7 +61,8 @@ pub struct Warning {
 }
 
 impl Warning {
-    fn new(reason: &'static str, message: String) -> Self {
+    fn new(reason: &'static str, mut message: String) -> Self {
+        message.truncate(message.floor_char_boundary(LONGEST_TEXT));
         Self { reason, message, annotations: BTreeMap::new() }
     }
 }
@@ -121,19 +130,20 @@ impl Dispatch {
     /// The warning for a delivery that failed, without the token of the Provider.
     pub fn warning(&self, failure: &Failure) -> Warning {
         let object = self.event.object.display();
+        let text = &failure.message;
+        let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
         let message = match failure.stage {
             Stage::Post => {
-                let shown = mask(&failure.message, &self.masked);
+                let shown = mask(text, &self.masked);
                 format!("failed to send notification for {object}: {shown}")
             }
             Stage::Init => format!(
                 "failed to dispatch notification for {object}: failed to initialize notifier for \
-                 provider '{}': {}",
-                self.provider, failure.message
+                 provider '{}': {text}",
+                self.provider
             ),
             Stage::CommitStatus => format!(
-                "failed to dispatch notification for {object}: failed to create commit status: {}",
-                failure.message
+                "failed to dispatch notification for {object}: failed to create commit status: {text}"
             ),
         };
         Warning::new("NotificationDispatchFailed", message)
@@ -144,15 +154,15 @@ impl Dispatch {
 ///
 /// Parity(flux): the last character of the token counts any number of times, none included.
 fn mask(text: &str, token: &str) -> String {
-    if token.is_empty() {
+    // Its last character, which has at most four bytes, need not be there.
+    if token.is_empty() || token.len() > text.len() + 4 {
         return text.to_owned();
     }
-    match Regexp::new(&format!("{}*", quote_meta(token))) {
-        Ok(pattern) => pattern
-            .replace_all_literal(text, "*****")
-            .unwrap_or_else(|_| "the message is too long to be shown".to_owned()),
-        Err(error) => error.to_string(),
-    }
+    let shown = Regexp::new(&format!("{}*", quote_meta(token)))
+        .ok()
+        .filter(|pattern| pattern.work().saturating_mul(text.len()) <= MOST_WORK)
+        .and_then(|pattern| pattern.replace_all_literal(text, "*****").ok());
+    shown.unwrap_or_else(|| "the message is too long to be shown".to_owned())
 }
 
 /// Decides what an Alert makes of an event whose metadata is clean.
@@ -173,10 +183,14 @@ pub fn dispatch(
 /// Decides whether an Alert sends an event whose metadata is clean, and where to. No Secret is read.
 pub fn route(event: &Event, alert: &Alert, cluster: &dyn Cluster, settings: Settings) -> Routed {
     let mut warnings = Vec::new();
-    let wants = !alert.spec.suspend
-        && is_from_source(event, alert, cluster, &mut warnings)
-        && is_selected(event, alert, &mut warnings);
-    if !wants {
+    // What may cost much is not done for events that the Alert does not get.
+    let wants = if is_denied(event, alert, settings) {
+        alert.spec.event_sources.iter().any(|source| names(event, alert, source))
+    } else {
+        is_from_source(event, alert, cluster, &mut warnings)
+            && is_selected(event, alert, &mut warnings)
+    };
+    if !wants || alert.spec.suspend {
         return Routed { warnings, route: None };
     }
     let mut event = event.clone();
@@ -190,6 +204,13 @@ pub fn route(event: &Event, alert: &Alert, cluster: &dyn Cluster, settings: Sett
             Routed { warnings, route: None }
         }
     }
+}
+
+/// Whether an event is of a namespace whose events the Alert must not get.
+///
+/// Differs(flux): that is decided before labels are read and patterns compared, which makes no difference to what is sent.
+fn is_denied(event: &Event, alert: &Alert, settings: Settings) -> bool {
+    settings.no_cross_namespace && event.object.namespace != alert.metadata.namespace
 }
 
 fn is_from_source(
@@ -209,13 +230,7 @@ fn matches(
     warnings: &mut Vec<Warning>,
 ) -> bool {
     let object = &event.object;
-    let namespace =
-        if source.namespace.is_empty() { &alert.metadata.namespace } else { &source.namespace };
-    let severity = &alert.spec.event_severity;
-    let is_candidate = object.namespace == *namespace
-        && object.kind == source.kind
-        && (event.severity == *severity || severity == "info")
-        && (source.name == "*" || source.name == object.name);
+    let is_candidate = names(event, alert, source);
     let Some(wanted) = source.match_labels.as_ref().filter(|_| is_candidate) else {
         return is_candidate;
     };
@@ -225,14 +240,26 @@ fn matches(
         return false;
     };
     if !wanted.iter().all(|(key, value)| is_label(key, value)) {
-        let message = format!(
-            "error using matchLabels from event source {}/{namespace}/{}",
-            source.kind, source.name
-        );
+        let (kind, namespace, name) = (&source.kind, namespace(alert, source), &source.name);
+        let message =
+            format!("error using matchLabels from event source {kind}/{namespace}/{name}");
         warnings.push(Warning::new("InvalidConfig", message));
         return false;
     }
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+fn namespace<'a>(alert: &'a Alert, source: &'a Source) -> &'a str {
+    if source.namespace.is_empty() { &alert.metadata.namespace } else { &source.namespace }
+}
+
+/// Whether a source names the object of an event, but for its labels.
+fn names(event: &Event, alert: &Alert, source: &Source) -> bool {
+    let (object, severity) = (&event.object, &alert.spec.event_severity);
+    object.namespace == namespace(alert, source)
+        && object.kind == source.kind
+        && (event.severity == *severity || severity == "info")
+        && (source.name == "*" || source.name == object.name)
 }
 
 /// Whether a selector may name such a label.
@@ -326,7 +353,7 @@ fn send(
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<Route>, String> {
     let (namespace, name) = (&alert.metadata.namespace, &alert.metadata.name);
-    if settings.no_cross_namespace && event.object.namespace != *namespace {
+    if is_denied(&event, alert, settings) {
         return Err(format!(
             "discarding event, access denied to cross-namespace sources: alert \
              '{namespace}/{name}' can't process event from '{}', cross-namespace references have \
@@ -361,6 +388,7 @@ fn timeout(provider: &Provider) -> Duration {
         .ok()
         .and_then(|it| u64::try_from(it.nanoseconds()).ok())
         .map_or(TIMEOUT, Duration::from_nanos)
+        .min(LONGEST_TIMEOUT)
 }
 
 /// Whether a Provider of this type has nothing to do with such an event.

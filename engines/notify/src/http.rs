@@ -21,6 +21,8 @@ use crate::parcel::Parcel;
 const MAX_REDIRECTS: u32 = 10;
 /// Most bytes of an answer that count; a driver should not read more.
 pub const MAX_ANSWER: usize = 4 << 20;
+/// Most bytes of an answer that a message repeats.
+const MAX_SHOWN: usize = 16 << 10;
 
 /// How often a request is made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -278,8 +280,10 @@ impl Response {
         (200..300).contains(&self.status)
     }
 
+    /// As much of the body as a message repeats.
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
+        let shown = self.body.get(..MAX_SHOWN).unwrap_or(&self.body);
+        String::from_utf8_lossy(shown).into_owned()
     }
 
     /// The status as Go shows it: `404 Not Found`.
@@ -427,7 +431,7 @@ impl Delivery {
                 Some(Flow::Send(request, then)) => {
                     if let Some(fault) = request.fault() {
                         match self.settle(request, then, Err(fault)) {
-                            Some(longer) => wait += longer,
+                            Some(longer) => wait = wait.saturating_add(longer),
                             None => wait = Duration::ZERO,
                         }
                         continue;
@@ -496,7 +500,7 @@ impl Delivery {
             Retry::Soon => (6, Duration::from_millis(250)),
         };
         if may_help && self.tries < most {
-            self.waited += wait;
+            self.waited = self.waited.saturating_add(wait);
             if self.waited < self.timeout {
                 self.flow = Some(Flow::Send(request, then));
                 return Some(wait);

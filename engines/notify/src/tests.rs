@@ -109,6 +109,91 @@ fn patterns_that_are_too_much_work_are_ignored_and_named() {
 }
 
 #[test]
+fn a_namespace_whose_events_an_alert_must_not_get_costs_nothing() {
+    let alert = |source: serde_json::Value| {
+        let spec = json!({
+            "providerRef": {"name": "p"},
+            "eventSources": [source],
+            "eventSeverity": "info",
+            "inclusionList": ["("],
+        });
+        Alert::new(json!({"metadata": {"name": "a", "namespace": "own"}, "spec": spec})).unwrap()
+    };
+    let settings = crate::dispatch::Settings {
+        no_cross_namespace: true,
+        ..crate::dispatch::Settings::default()
+    };
+    let labelled = json!({"kind": "Kustomization", "name": "*", "namespace": "apps",
+        "matchLabels": {"a": "b"}});
+    // Neither the labels are read nor the pattern.
+    let routed = crate::route(&event(), &alert(labelled), &OneProvider, settings);
+    let [warning] = &*routed.warnings else { panic!("{:?}", routed.warnings) };
+    assert!(warning.message.contains("access denied to cross-namespace sources"), "{warning:?}");
+    let other = json!({"kind": "HelmRelease", "name": "*", "namespace": "apps"});
+    let routed = crate::route(&event(), &alert(other), &OneProvider, settings);
+    assert!(routed.route.is_none() && routed.warnings.is_empty(), "{:?}", routed.warnings);
+}
+
+#[test]
+fn what_others_wrote_is_repeated_up_to_a_length() {
+    let spec = json!({"type": "generic", "address": "https://a.example.com/x", "timeout": "9000h"});
+    let provider = Provider::new(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+    let alert = Alert::default();
+    let mut dispatch = crate::Dispatch::new(event(), &provider, &alert, NOW, &|_, _| None);
+    assert_eq!(dispatch.timeout, Duration::from_secs(600));
+    let _first = dispatch.delivery.start();
+    let Step::Failed(failure) = dispatch.delivery.answer(answer(400, &[], &"ä".repeat(1 << 20)))
+    else {
+        panic!("it is delivered")
+    };
+    assert!(failure.message.len() < 17 << 10, "{}", failure.message.len());
+    let failure = Failure { message: "ä".repeat(1 << 20), ..failure };
+    assert!(dispatch.warning(&failure).message.len() < 17 << 10);
+}
+
+#[test]
+fn a_server_may_ask_for_any_pause() {
+    let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);
+    let _first = delivery.start();
+    let pause = u64::MAX.to_string();
+    for _ in 0..2 {
+        let step = delivery.answer(answer(503, &[("Retry-After", &pause)], ""));
+        assert!(matches!(step, Step::Failed(_)), "{step:?}");
+    }
+}
+
+#[test]
+fn a_commit_leads_to_no_other_path() {
+    let letters = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz";
+    let upwards = "../../../../../user/keys?a=0123456789012";
+    for kind in ["github", "gitlab", "gitea", "bitbucket", "bitbucketserver", "azuredevops"] {
+        let address = match kind {
+            "azuredevops" => "https://dev.azure.com/acme/fleet/_git/app",
+            "bitbucketserver" => "https://git.example.com/scm/acme/fleet.git",
+            _ => "https://git.example.com/acme/fleet",
+        };
+        let spec = json!({"type": kind, "address": address, "secretRef": {"name": "s"}});
+        let provider =
+            Provider::new(json!({"metadata": {"name": "p", "uid": "u-1"}, "spec": spec})).unwrap();
+        let data = BTreeMap::from([("token".to_owned(), b"a:b".to_vec())]);
+        let secret =
+            |_: &str, name: &str| Some(Secret { name: name.to_owned(), data: data.clone() });
+        for (commit, is_sent) in [(letters, true), (upwards, false)] {
+            assert_eq!(commit.len(), 40);
+            let mut event = event();
+            event.metadata.insert("commit".to_owned(), commit.to_owned());
+            let mut delivery = delivery(&event, &provider, &Alert::default(), NOW, &secret);
+            let mut step = delivery.start();
+            if kind == "gitea" {
+                let _version = sent(step);
+                step = delivery.answer(answer(200, &[], r#"{"version": "1.22.0"}"#));
+            }
+            assert_eq!(matches!(step, Step::Send(..)), is_sent, "{kind} {commit}: {step:?}");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_fails_is_asked_again_until_the_time_is_over() {
     let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);
     let mut waits = vec![sent(delivery.start()).0];

@@ -1,10 +1,12 @@
 //! One attempt to send a notification: what it names is read, and the conversation of the engine is had.
 //!
 //! Elsewhere: what is said in it (`engines/notify`), requests (`controllers::exchange`), further attempts (`lane`).
+//!
+//! Differs(flux): a wait for a permit is not part of `spec.timeout`, and one request takes at most half a minute of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::LocalObjectReference;
 use crds::notification::{Alert, Provider};
@@ -15,8 +17,18 @@ use url::Url;
 use super::spool::Notification;
 use crate::controllers::context::Context;
 use crate::controllers::exchange::{exchange, retry_after};
-use crate::controllers::expressions::on_thread;
+use crate::controllers::expressions::{Broken, on_thread};
 use crate::controllers::permit::Permits;
+
+/// Longest time for which one request holds a permit.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// A longer answer is not read on an async worker.
+const LONG: usize = 64 << 10;
+
+/// How much work masking may be: bytes of a message for every string that the Secrets may hold. That is some tenths of a
+/// second of a processor.
+const MASKING: usize = 16 << 20;
 
 /// How an attempt ended.
 pub(super) enum Ended {
@@ -32,7 +44,7 @@ pub(super) enum Ended {
 
 /// The Secrets of a Provider.
 struct Secrets {
-    found: BTreeMap<String, Secret>,
+    found: Arc<BTreeMap<String, Secret>>,
     /// One that it names is not there.
     is_incomplete: bool,
 }
@@ -40,6 +52,8 @@ struct Secrets {
 /// What the last request of a conversation says about another attempt.
 #[derive(Default)]
 struct Last {
+    /// What went wrong, although the engine may not mind.
+    fault: Option<String>,
     may_help: bool,
     retry_after: Option<Duration>,
 }
@@ -62,38 +76,39 @@ pub(super) async fn attempt(
         Ok(secrets) => secrets,
         Err(error) => return Ended::Later(failed(&event, &error.to_string()), None),
     };
-    let masking = masking(&secrets);
-    let of = (provider, alert, secrets.found);
+    let of = (provider, alert, secrets.found.clone());
     let begun = on_thread(namespace, {
         let event = event.clone();
         move || begin(event, &of.0, &of.1, &of.2)
     });
-    let mut dispatch = match begun.await {
+    let dispatch = match begun.await {
         Ok(Ok(dispatch)) => dispatch,
         Ok(Err(text)) => return Ended::Refused(failed(&event, &text)),
         Err(broken) => return Ended::Refused(failed(&event, &broken.to_string())),
     };
     let mut last = Last::default();
-    let limit = dispatch.timeout;
-    let said = converse(context, permits, namespace, &mut dispatch, &mut last);
-    let (failure, may_help) = match tokio::time::timeout(limit, said).await {
-        Ok(Ok(())) => return Ended::Delivered,
-        Ok(Err(failure)) => {
-            let may_help = match failure.stage {
-                Stage::Post => last.may_help,
-                // Who completes the Secrets has it sent.
-                Stage::Init => secrets.is_incomplete || last.may_help,
-                Stage::CommitStatus => false,
-            };
-            (failure, may_help)
-        }
-        Err(_) => {
-            let message = format!("the service did not respond within {limit:?}");
-            (Failure { stage: Stage::Post, message }, true)
-        }
+    let said = converse(context, permits, namespace, dispatch, &mut last).await;
+    let (dispatch, said) = match said {
+        Ok(said) => said,
+        Err(broken) => return Ended::Refused(failed(&event, &broken.to_string())),
     };
-    let warning = dispatch.warning(&failure);
-    let warning = Warning { message: masking.mask(&warning.message), ..warning };
+    let failure = match said {
+        Err(failure) => failure,
+        // Types whose engine does not check the answer.
+        Ok(()) => match last.fault.take() {
+            Some(message) => Failure { stage: Stage::Post, message },
+            None => return Ended::Delivered,
+        },
+    };
+    let may_help = match failure.stage {
+        Stage::Post => last.may_help,
+        // Who completes the Secrets has it sent.
+        Stage::Init => secrets.is_incomplete || last.may_help,
+        Stage::CommitStatus => false,
+    };
+    let found = secrets.found;
+    let warning = on_thread(namespace, move || masked(&dispatch, &failure, &found)).await;
+    let warning = warning.unwrap_or_else(|broken| failed(&event, &broken.to_string()));
     match may_help {
         true => Ended::Later(warning, last.retry_after),
         false => Ended::Refused(warning),
@@ -139,22 +154,40 @@ async fn secrets(
     let named = [&spec.secret_ref, &spec.proxy_secret_ref, &spec.cert_secret_ref];
     let names: BTreeSet<&String> =
         named.into_iter().flatten().map(|LocalObjectReference { name }| name).collect();
-    let mut secrets = Secrets { found: BTreeMap::new(), is_incomplete: false };
+    let (mut found, mut is_incomplete) = (BTreeMap::new(), false);
     for name in names {
         match context.cluster.secret(namespace, name).await? {
             Some((data, _)) => {
                 let secret = Secret { name: format!("{namespace}/{name}"), data };
-                secrets.found.insert(name.clone(), secret);
+                found.insert(name.clone(), secret);
             }
-            None => secrets.is_incomplete = true,
+            None => is_incomplete = true,
         }
     }
-    Ok(secrets)
+    Ok(Secrets { found: Arc::new(found), is_incomplete })
+}
+
+/// The warning about a failure, without what the Secrets hold. Where they hold too much to look for all of it, the warning
+/// does not say why.
+fn masked(dispatch: &Dispatch, failure: &Failure, secrets: &BTreeMap<String, Secret>) -> Warning {
+    let warning = dispatch.warning(failure);
+    let values = secrets.values().flat_map(|secret| secret.data.values());
+    if strings(values).saturating_mul(warning.message.len()) > MASKING {
+        let why = "the reason is not shown, because the Secrets of the Provider are too large to mask them in it";
+        return failed(&dispatch.event, why);
+    }
+    Warning { message: masking(secrets).mask(&warning.message), ..warning }
+}
+
+/// How many strings values have at most: lines, and items of lists and maps.
+fn strings<'a>(values: impl Iterator<Item = &'a Vec<u8>>) -> usize {
+    let ends = |byte: &&u8| matches!(byte, b'\n' | b'\r' | b',') || !byte.is_ascii();
+    values.map(|value| 1 + value.iter().filter(ends).count()).sum()
 }
 
 /// Everything in the Secrets, and what of an address may stand alone in a text.
-fn masking(secrets: &Secrets) -> Masking {
-    let values = secrets.found.values().flat_map(|secret| secret.data.iter());
+fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
+    let values = secrets.values().flat_map(|secret| secret.data.iter());
     let values = values.flat_map(|(key, value)| {
         let address = (key == "address").then(|| String::from_utf8_lossy(value));
         let url = address.and_then(|address| Url::parse(address.trim()).ok());
@@ -164,36 +197,65 @@ fn masking(secrets: &Secrets) -> Masking {
     Masking::new(values)
 }
 
-/// Sends what the engine says until it is done.
+/// Sends what the engine says until it is done, or the time of the Provider is over.
 async fn converse(
     context: &Context,
     permits: &Permits,
     namespace: &str,
-    dispatch: &mut Dispatch,
+    mut dispatch: Dispatch,
     last: &mut Last,
-) -> Result<(), Failure> {
+) -> Result<(Dispatch, Result<(), Failure>), Broken> {
+    let limit = dispatch.timeout;
+    let mut left = limit;
     let mut step = dispatch.delivery.start();
     loop {
         let (wait, parcel) = match step {
-            Step::Done => return Ok(()),
-            Step::Failed(failure) => return Err(failure),
+            Step::Done => return Ok((dispatch, Ok(()))),
+            Step::Failed(failure) => return Ok((dispatch, Err(failure))),
             Step::Send(wait, parcel) => (wait, parcel),
         };
         if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(wait.min(left)).await;
+            left = left.saturating_sub(wait);
         }
-        let outcome = send(context, permits, namespace, &parcel).await;
+        let permit = permits.acquire(namespace).await;
+        let begun = Instant::now();
+        let allowed = left.min(REQUEST_LIMIT);
+        let outcome = tokio::time::timeout(allowed, send(context, &parcel)).await;
+        drop(permit);
+        let late = |limit| format!("the service did not respond within {limit:?}");
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(_) if allowed < left => Err((late(allowed), true)),
+            Err(_) => {
+                last.may_help = true;
+                let failure = Failure { stage: Stage::Post, message: late(limit) };
+                return Ok((dispatch, Err(failure)));
+            }
+        };
+        left = left.saturating_sub(begun.elapsed());
         *last = judged(&outcome);
-        step = dispatch.delivery.answer(outcome);
+        (dispatch, step) = answer(namespace, dispatch, outcome).await?;
     }
 }
 
-async fn send(context: &Context, permits: &Permits, namespace: &str, parcel: &Parcel) -> Outcome {
+/// The step after an answer. Long ones take a while to be read, so namespaces take turns.
+async fn answer(
+    namespace: &str,
+    mut dispatch: Dispatch,
+    outcome: Outcome,
+) -> Result<(Dispatch, Step), Broken> {
+    let is_long = outcome.as_ref().is_ok_and(|answer| answer.body.len() > LONG);
+    let read = move || {
+        let step = dispatch.delivery.answer(outcome);
+        (dispatch, step)
+    };
+    if is_long { on_thread(namespace, read).await } else { Ok(read()) }
+}
+
+async fn send(context: &Context, parcel: &Parcel) -> Outcome {
     let unsupported = match parcel {
-        Parcel::Http(request) => {
-            let _permit = permits.acquire(namespace).await;
-            return exchange(&context.remotes.http, request).await;
-        }
+        Parcel::Http(request) => return exchange(&context.remotes.http, request).await,
         Parcel::Nats(_) => "nats",
         Parcel::PubSub(_) => "googlepubsub",
         Parcel::EventHub(_) => "azureeventhub",
@@ -206,9 +268,67 @@ fn judged(outcome: &Outcome) -> Last {
         Ok(answer) => {
             let is_busy = matches!(answer.status, 408 | 429);
             let is_broken = answer.status >= 500 && answer.status != 501;
+            let may_help = is_busy || is_broken;
+            let fault =
+                may_help.then(|| format!("the service answered with status {}", answer.status));
             let now = jiff::Timestamp::now();
-            Last { may_help: is_busy || is_broken, retry_after: retry_after(answer, now) }
+            Last { fault, may_help, retry_after: retry_after(answer, now) }
         }
-        Err((_, may_help)) => Last { may_help: *may_help, retry_after: None },
+        Err((text, may_help)) => {
+            Last { fault: Some(text.clone()), may_help: *may_help, retry_after: None }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::Response;
+    use serde_json::json;
+
+    use super::*;
+
+    fn secrets(value: &str) -> BTreeMap<String, Secret> {
+        let data = BTreeMap::from([("token".to_owned(), value.as_bytes().to_vec())]);
+        BTreeMap::from([("s".to_owned(), Secret { name: "apps/s".to_owned(), data })])
+    }
+
+    fn warning(secrets: &BTreeMap<String, Secret>, message: &str) -> String {
+        let provider = json!({"metadata": {"name": "p", "namespace": "apps"}, "spec": {
+            "type": "slack", "address": "https://a.example.com", "secretRef": {"name": "s"}}});
+        let provider = notify::Provider::new(provider).unwrap();
+        let secret = |_: &str, name: &str| secrets.get(name).cloned();
+        let (event, alert) = (notify::Event::default(), notify::Alert::default());
+        let dispatch = Dispatch::new(event, &provider, &alert, 0, &secret);
+        let failure = Failure { stage: Stage::Post, message: message.to_owned() };
+        masked(&dispatch, &failure, secrets).message
+    }
+
+    #[test]
+    fn an_answer_is_repeated_up_to_a_length_and_without_what_the_secrets_hold() {
+        let long = format!("hunter2-the-token {}", "x".repeat(4 << 20));
+        let shown = warning(&secrets("hunter2-the-token"), &long);
+        assert!(shown.len() < 20 << 10 && shown.contains("**** xxx"), "{}", shown.len());
+        assert!(!shown.contains("hunter2"));
+    }
+
+    #[test]
+    fn where_the_secrets_hold_too_much_to_look_for_the_reason_is_not_shown() {
+        let lines = (0..200_000).map(|line| format!("{line}\n")).collect::<String>();
+        let shown = warning(&secrets(&lines), &"123456 ".repeat(5_000));
+        assert!(shown.contains("the reason is not shown"), "{shown}");
+        assert!(!shown.contains("123456"), "{shown}");
+    }
+
+    #[test]
+    fn an_answer_that_the_engine_does_not_check_may_be_a_fault() {
+        let answered = |status| judged(&Ok(Response { status, ..Response::default() }));
+        for (status, is_fault) in
+            [(200, false), (404, false), (408, true), (429, true), (501, false), (503, true)]
+        {
+            let last = answered(status);
+            assert_eq!((last.fault.is_some(), last.may_help), (is_fault, is_fault), "{status}");
+        }
+        let last = judged(&Err(("refused".to_owned(), false)));
+        assert_eq!((last.fault.as_deref(), last.may_help), (Some("refused"), false));
     }
 }

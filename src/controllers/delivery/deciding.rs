@@ -1,81 +1,180 @@
 //! A queue of decisions for each namespace with Alerts, so that patterns of one that take long delay no other.
 //!
-//! Elsewhere: the decision (`dispatch`), the threads on which it is made (`controllers::expressions`).
+//! Where too much waits, the namespace of which most waits loses its oldest event. Elsewhere: the decision (`dispatch`), the
+//! threads on which it is made (`controllers::expressions`).
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crds::notification::Alert;
-use futures::future::join_all;
-use tokio::sync::{mpsc, oneshot};
+use futures::FutureExt as _;
+use tokio_util::task::TaskTracker;
 
 use super::Delivery;
 use crate::metrics::NotificationOutcome;
 
-/// How many events wait at most for the decisions of a namespace.
-const WAITING: usize = 1_000;
+/// How many bytes of events wait at most for decisions. An event counts once for each namespace in which it waits.
+const WAITING_BYTES: usize = 64 << 20;
 
-/// How long the next event waits for decisions about this one.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What an entry of a map takes besides its texts.
+const ENTRY: usize = 100;
 
-/// An event, and the Alerts of the namespace that may want it.
+/// An event, and the names of the Alerts that may want it.
 struct Job {
     event: Arc<notify::Event>,
-    alerts: Vec<Arc<Alert>>,
-    /// Dropped once it is decided.
-    _done: oneshot::Sender<()>,
+    alerts: Vec<String>,
+    bytes: usize,
 }
 
-struct Queue {
-    way: mpsc::Sender<Job>,
-    /// Jobs that are not decided yet.
-    under_way: Arc<AtomicUsize>,
-}
-
-/// See the module.
+/// What waits for the Alerts of a namespace, and is decided in its order.
 #[derive(Default)]
-pub(super) struct Deciding(BTreeMap<String, Queue>);
+struct Queue {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+}
 
-impl Deciding {
-    /// Has the Alerts decide, by namespace. Returns once they have, but for namespaces that take long: their events are in
-    /// order all the same.
-    pub(super) async fn decide(
-        &mut self,
-        delivery: &Arc<Delivery>,
-        event: &Arc<notify::Event>,
-        alerts: BTreeMap<String, Vec<Arc<Alert>>>,
-    ) {
-        let mut awaited = Vec::new();
-        for (namespace, alerts) in alerts {
-            let queue = self.0.entry(namespace).or_insert_with(|| Queue::start(delivery.clone()));
-            let (done, decided) = oneshot::channel();
-            let is_idle = queue.under_way.fetch_add(1, Ordering::Relaxed) == 0;
-            let job = Job { event: event.clone(), alerts, _done: done };
-            if queue.way.try_send(job).is_err() {
-                queue.under_way.fetch_sub(1, Ordering::Relaxed);
-                delivery.context.metrics.notified(NotificationOutcome::Dropped);
-            } else if is_idle {
-                awaited.push(decided);
-            }
+/// The queues by namespace; each is there while a task works on it.
+#[derive(Default)]
+struct Queues {
+    of: BTreeMap<String, Queue>,
+    bytes: usize,
+}
+
+/// See the module. Clones are the same one.
+#[derive(Clone, Default)]
+pub(super) struct Deciding {
+    queues: Arc<Mutex<Queues>>,
+    working: TaskTracker,
+}
+
+impl Job {
+    fn new(event: Arc<notify::Event>, alerts: Vec<String>) -> Self {
+        let metadata = event.metadata.iter().map(|(key, value)| key.len() + value.len() + ENTRY);
+        let names = alerts.iter().map(|name| name.len() + size_of::<String>());
+        let bytes = size_of::<Self>() + size_of::<notify::Event>() + event.message.len();
+        let bytes = bytes + metadata.sum::<usize>() + names.sum::<usize>();
+        Self { event, alerts, bytes }
+    }
+}
+
+impl Queues {
+    /// Has a job wait. Returns whether the queue is new, so that it needs a task, and how many jobs made room.
+    fn push(&mut self, namespace: &str, job: Job, most: usize) -> (bool, usize) {
+        let is_new = !self.of.contains_key(namespace);
+        let queue = self.of.entry(namespace.to_owned()).or_default();
+        queue.bytes += job.bytes;
+        self.bytes += job.bytes;
+        queue.jobs.push_back(job);
+        let mut dropped = 0;
+        while self.bytes > most {
+            let largest = self.of.values_mut().max_by_key(|queue| queue.bytes);
+            let Some(job) = largest.and_then(Queue::pop) else { break };
+            self.bytes -= job.bytes;
+            dropped += 1;
         }
-        // Both ends are the same: it was decided, or that takes longer.
-        drop(tokio::time::timeout(PATIENCE, join_all(awaited)).await);
+        (is_new, dropped)
+    }
+
+    /// The next job of a namespace. Without one its queue is no more.
+    fn next(&mut self, namespace: &str) -> Option<Job> {
+        let job = self.of.get_mut(namespace).and_then(Queue::pop);
+        match &job {
+            Some(job) => self.bytes -= job.bytes,
+            None => drop(self.of.remove(namespace)),
+        }
+        job
     }
 }
 
 impl Queue {
-    fn start(delivery: Arc<Delivery>) -> Self {
-        let (way, mut jobs) = mpsc::channel::<Job>(WAITING);
-        let under_way = Arc::<AtomicUsize>::default();
-        let count = under_way.clone();
-        tokio::spawn(async move {
-            while let Some(job) = jobs.recv().await {
-                delivery.dispatch(&job.event, &job.alerts).await;
-                count.fetch_sub(1, Ordering::Relaxed);
+    fn pop(&mut self) -> Option<Job> {
+        let job = self.jobs.pop_front()?;
+        self.bytes -= job.bytes;
+        Some(job)
+    }
+}
+
+impl Deciding {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the Alerts, whose names are given by namespace, decide about an event soon.
+    pub(super) fn decide(
+        &self,
+        delivery: &Arc<Delivery>,
+        event: &Arc<notify::Event>,
+        alerts: BTreeMap<String, Vec<String>>,
+    ) {
+        for (namespace, alerts) in alerts {
+            let job = Job::new(event.clone(), alerts);
+            let (is_new, dropped) = self.queues().push(&namespace, job, WAITING_BYTES);
+            for _ in 0..dropped {
+                delivery.context.metrics.notified(NotificationOutcome::Dropped);
             }
-        });
-        Self { way, under_way }
+            if is_new {
+                self.working.spawn(self.clone().work(delivery.clone(), namespace));
+            }
+        }
+    }
+
+    /// Returns once all events are decided.
+    pub(super) async fn settle(&self) {
+        self.working.close();
+        self.working.wait().await;
+    }
+
+    async fn work(self, delivery: Arc<Delivery>, namespace: String) {
+        loop {
+            let Some(job) = self.queues().next(&namespace) else { return };
+            let deciding = delivery.dispatch(&job.event, (&namespace, &job.alerts));
+            if AssertUnwindSafe(deciding).catch_unwind().await.is_err() {
+                tracing::error!(
+                    namespace,
+                    "the decision about an event panicked; this is a bug in windlass, please report it"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(message: &str) -> Job {
+        let event = notify::Event { message: message.to_owned(), ..notify::Event::default() };
+        Job::new(Arc::new(event), vec!["alert".to_owned()])
+    }
+
+    #[test]
+    fn events_are_decided_in_their_order_and_a_queue_ends_with_them() {
+        let mut queues = Queues::default();
+        assert_eq!(queues.push("a", job("1"), WAITING_BYTES), (true, 0));
+        assert_eq!(queues.push("a", job("2"), WAITING_BYTES), (false, 0));
+        assert_eq!(queues.push("b", job("3"), WAITING_BYTES), (true, 0));
+        for expected in [Some("1"), Some("2"), None] {
+            let next = queues.next("a").map(|job| job.event.message.clone());
+            assert_eq!(next.as_deref(), expected);
+        }
+        assert_eq!(queues.push("a", job("4"), WAITING_BYTES), (true, 0));
+        assert!(queues.next("a").is_some() && queues.next("b").is_some());
+        assert_eq!(queues.bytes, 0);
+    }
+
+    #[test]
+    fn a_namespace_whose_decisions_take_long_loses_its_own_events() {
+        let mut queues = Queues::default();
+        let most = 10 * job(&"x".repeat(1_000)).bytes;
+        queues.push("quiet", job("one"), most);
+        let mut dropped = 0;
+        for at in 0..100 {
+            dropped += queues.push("loud", job(&format!("{at:01000}")), most).1;
+        }
+        assert!(queues.bytes <= most && dropped >= 90, "{dropped}");
+        assert!(!queues.push("quiet", job("two"), most).0);
+        assert_eq!(queues.of["quiet"].jobs.len(), 2);
+        let next = queues.next("loud").map(|job| job.event.message.clone());
+        assert!(next.is_some_and(|next| next.ends_with("91") || next.ends_with("92")));
     }
 }

@@ -16,7 +16,7 @@ use objects::Gvk;
 use super::Delivery;
 use super::deciding::Deciding;
 use super::repetitions::Repetitions;
-use super::spool::Notification;
+use super::spool::{LARGEST, Notification};
 use crate::controllers::context::Context;
 use crate::controllers::expressions::on_thread;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
@@ -32,12 +32,6 @@ const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The kinds of notifications themselves: what is told of them is never sent.
 const GROUP: &str = "notification.toolkit.fluxcd.io";
-
-/// Groups whose objects windlass reconciles, but where it shares them with other processes.
-const RECONCILED: [&str; 3] =
-    ["helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"];
-/// The end of the names of windlass's groups.
-const OUR_GROUPS: &str = ".windlass.dev";
 
 /// Takes events from their queue.
 pub(super) struct Dispatcher {
@@ -92,15 +86,15 @@ impl Dispatcher {
         Self { delivery, told, deciding, is_listed: false, has_waited: false }
     }
 
-    /// Whether another program posted an event about an object that nobody but this process reconciles.
+    /// Whether another program posted an event about an object that this process alone reconciles.
     ///
     /// Differs(flux): anybody may post anything there.
-    fn is_forged(&self, told: &Announcement, group: &str) -> bool {
+    fn is_forged(&self, told: &Announcement) -> bool {
         let settings = &self.delivery.context.settings;
         let reconciles_all =
             settings.watch_all_namespaces && settings.watch_label_selector.text().is_empty();
-        let is_ours = RECONCILED.contains(&group) || group.ends_with(OUR_GROUPS);
-        let is_forged = told.origin == Origin::Posted && reconciles_all && is_ours;
+        let is_forged =
+            told.origin == Origin::Posted && reconciles_all && is_reconciled(&told.about.kind);
         if is_forged {
             tracing::debug!(
                 controller_kind = told.about.kind,
@@ -137,24 +131,33 @@ impl Sink for Dispatcher {
 
     async fn tell(&mut self, told: &Announcement, _: bool) {
         let group = told.about.api_version.split('/').next().unwrap_or_default();
-        if group == GROUP || self.is_forged(told, group) || !self.listed().await {
+        if group == GROUP || self.is_forged(told) || !self.listed().await {
             return;
         }
         let mut event = event(told);
         event.clean_metadata();
-        if self.told.is_repeated(event.rate_key(), Instant::now()) {
+        if self.told.is_repeated(&event.rate_key(), Instant::now()) {
             self.delivery.context.metrics.notified(NotificationOutcome::Repeated);
             return;
         }
         let alerts = self.delivery.asked(&event.object);
-        self.deciding.decide(&self.delivery, &Arc::new(event), alerts).await;
+        self.deciding.decide(&self.delivery, &Arc::new(event), alerts);
+    }
+
+    async fn end(&mut self) {
+        self.deciding.settle().await;
     }
 }
 
+/// Whether windlass reconciles a kind, in whatever group: Alerts select events by kind and name, not by group.
+fn is_reconciled(kind: &str) -> bool {
+    crds::names().any(|names| names.kind == kind)
+}
+
 impl Delivery {
-    /// The Alerts that may want events of an object, by namespace.
-    fn asked(&self, object: &ObjectReference) -> BTreeMap<String, Vec<Arc<Alert>>> {
-        let mut asked: BTreeMap<String, Vec<Arc<Alert>>> = BTreeMap::new();
+    /// The names of the Alerts that may want events of an object, by namespace.
+    fn asked(&self, object: &ObjectReference) -> BTreeMap<String, Vec<String>> {
+        let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for alert in self.context.store::<Alert>().state() {
             let more = named(&*alert, EVENT_SOURCES).unwrap_or_else(|message| {
                 let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
@@ -163,7 +166,8 @@ impl Delivery {
                 Vec::new()
             });
             if may_want(&alert, &more, object) {
-                asked.entry(alert.namespace().unwrap_or_default()).or_default().push(alert);
+                let names = asked.entry(alert.namespace().unwrap_or_default()).or_default();
+                names.push(alert.name_any());
             }
         }
         asked
@@ -173,28 +177,30 @@ impl Delivery {
     pub(super) async fn dispatch(
         self: &Arc<Self>,
         event: &Arc<notify::Event>,
-        alerts: &[Arc<Alert>],
+        (namespace, alerts): (&str, &[String]),
     ) {
         let mut labels = Labels::Unread;
-        let mut notifications = Vec::new();
-        for alert in alerts {
-            let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
-            let mut decided = self.route(event, alert, &labels).await;
+        for name in alerts {
+            let Some(alert) = self.context.seen::<Alert>(namespace, name) else { continue };
+            let mut decided = self.route(event, &alert, &labels).await;
             if matches!(labels, Labels::Unread) && decided.1 {
                 labels = Labels::Read(self.labels(&event.object).await);
-                decided = self.route(event, alert, &labels).await;
+                decided = self.route(event, &alert, &labels).await;
             }
             let Routed { warnings, route } = decided.0;
             for warning in warnings {
-                self.warn(&namespace, &name, warning);
+                self.warn(namespace, name, warning);
             }
-            if let Some(route) = route {
-                let since = jiff::Timestamp::now().as_second();
-                let place = (&*namespace, &*name, &*route.provider.metadata.name);
-                notifications.push(Notification::new(place, &route.event, since));
+            let Some(route) = route else { continue };
+            if route.event.to_json().len() > LARGEST {
+                self.warn(namespace, name, too_large());
+                self.context.metrics.notified(NotificationOutcome::Dropped);
+                continue;
             }
+            let since = jiff::Timestamp::now().as_second();
+            let place = (namespace, &**name, &*route.provider.metadata.name);
+            self.put(Notification::new(place, &route.event, since)).await;
         }
-        self.put(notifications).await;
     }
 
     /// What an Alert makes of an event, and whether it asked for the labels of the object. Its patterns may be much work,
@@ -257,6 +263,18 @@ impl Delivery {
             }
         }
     }
+}
+
+/// The warning about a notification that is too large.
+///
+/// Differs(flux): there it may be of any length. It names no object, so that many of them are one warning.
+fn too_large() -> Warning {
+    let message = format!(
+        "discarded an event that has more than {} KiB with its metadata; shorten `spec.eventMetadata` of the Alert, or \
+         the annotations of the object that are part of its events",
+        LARGEST >> 10
+    );
+    Warning { reason: "NotificationDispatchFailed", message, annotations: BTreeMap::new() }
 }
 
 /// An Alert as the engine reads it, with what an annotation names besides.
@@ -330,6 +348,16 @@ mod tests {
         assert!(event.message.len() <= MESSAGE_LIMIT && event.message.ends_with('ä'));
         assert_eq!(event.metadata["kustomize.toolkit.fluxcd.io/revision"], "main@sha1:1");
         assert_eq!(event.reporting_controller, "kustomize-controller");
+    }
+
+    #[test]
+    fn a_kind_of_ours_is_ours_in_whatever_group() {
+        for kind in ["Kustomization", "HelmRelease", "Helmfile", "OCIRepository", "Receiver"] {
+            assert!(is_reconciled(kind), "{kind}");
+        }
+        for kind in ["ImagePolicy", "ArtifactGenerator", "kustomization", ""] {
+            assert!(!is_reconciled(kind), "{kind}");
+        }
     }
 
     #[test]

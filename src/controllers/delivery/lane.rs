@@ -2,8 +2,9 @@
 //!
 //! Elsewhere: one attempt (`attempt`), who waits (`lanes`).
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crds::notification::{Alert, Provider};
@@ -30,11 +31,43 @@ const ATTEMPTS_IN_FRONT: u32 = 8;
 /// How often the same trouble is told on a Provider.
 const TOLD_AGAIN: Duration = Duration::from_secs(600);
 
+/// How many services that do not work are remembered; the one that was told first makes room.
+const MOST_TROUBLES: usize = 1_000;
+
 /// A service that does not work.
-#[derive(Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Trouble {
     attempts: u32,
     told: Option<Instant>,
+}
+
+/// Services that do not work, by their Providers: what is known of one outlives its lane, which ends with what waits in it.
+#[derive(Default)]
+pub(super) struct Troubles(Mutex<BTreeMap<Place, Trouble>>);
+
+impl Troubles {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Place, Trouble>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, place: &Place) -> Trouble {
+        self.all().get(place).copied().unwrap_or_default()
+    }
+
+    fn keep(&self, place: &Place, trouble: Trouble) {
+        let mut all = self.all();
+        all.remove(place);
+        if trouble == Trouble::default() {
+            return;
+        }
+        if all.len() >= MOST_TROUBLES {
+            let first = all.iter().min_by_key(|(_, trouble)| trouble.told);
+            if let Some(first) = first.map(|(place, _)| place.clone()) {
+                all.remove(&first);
+            }
+        }
+        all.insert(place.clone(), trouble);
+    }
 }
 
 impl Trouble {
@@ -47,7 +80,7 @@ impl Trouble {
 
 /// Works on a lane until nothing waits in it, or the process ends.
 pub(super) async fn work(delivery: Arc<Delivery>, place: Place) {
-    let mut trouble = Trouble::default();
+    let mut trouble = delivery.troubles.of(&place);
     while let Some(number) = delivery.lanes.first(&place) {
         if delivery.stop.is_cancelled() {
             return;
@@ -56,15 +89,16 @@ pub(super) async fn work(delivery: Arc<Delivery>, place: Place) {
             delivery.lanes.end(&place);
             continue;
         };
-        let trying = attempt(&delivery.context, &delivery.permits, &notification);
-        let ended = match AssertUnwindSafe(trying).catch_unwind().await {
-            Ok(ended) => ended,
-            Err(_) => Ended::Refused(panicked(&notification)),
+        let ended = if is_expired(&notification) {
+            Ended::Refused(expired(&notification))
+        } else {
+            let trying = attempt(&delivery.context, &delivery.permits, &notification);
+            let ended = AssertUnwindSafe(trying).catch_unwind().await;
+            ended.unwrap_or_else(|_| Ended::Refused(panicked(&notification)))
         };
-        let Some(pause) = delivery.settle(&place, number, &notification, ended, &mut trouble).await
-        else {
-            continue;
-        };
+        let pause = delivery.settle(&place, number, &notification, ended, &mut trouble).await;
+        delivery.troubles.keep(&place, trouble);
+        let Some(pause) = pause else { continue };
         let changed = delivery.lanes.changed(&place);
         let rings = async {
             match changed {
@@ -90,7 +124,20 @@ fn panicked(notification: &Notification) -> Warning {
         reason: "NotificationDispatchFailed",
         message: "failed to send a notification: sending it panicked; this is a bug in windlass, please report it"
             .to_owned(),
-        annotations: std::collections::BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    }
+}
+
+/// It names no object, so that many of them are one warning.
+fn expired(notification: &Notification) -> Warning {
+    let provider = &notification.provider;
+    Warning {
+        reason: "NotificationDispatchFailed",
+        message: format!(
+            "discarded a notification that waited for Provider '{provider}' for more than {} hours",
+            KEPT_FOR / 3600
+        ),
+        annotations: BTreeMap::new(),
     }
 }
 
@@ -148,7 +195,7 @@ impl Delivery {
             return;
         }
         trouble.told = Some(Instant::now());
-        let why = &warning.message;
+        let why = super::logged(&warning.message);
         let text = match again {
             Some(pause) => {
                 let waiting = self.lanes.waiting(place);
@@ -173,8 +220,7 @@ impl Delivery {
             return;
         };
         let reason = reason.to_owned();
-        let event =
-            Event { severity, reason, message, metadata: std::collections::BTreeMap::new() };
+        let event = Event { severity, reason, message, metadata: BTreeMap::new() };
         self.context.events.announce(&*provider, super::CONTROLLER, event);
     }
 
@@ -182,7 +228,7 @@ impl Delivery {
     pub(super) fn warn(&self, namespace: &str, name: &str, warning: Warning) {
         let Some(alert) = self.context.seen::<Alert>(namespace, name) else { return };
         let key = format!("{namespace}/{name}/{}/{}", warning.reason, warning.message);
-        if self.is_told(key) {
+        if self.is_told(&key) {
             return;
         }
         let event = Event {
@@ -212,5 +258,40 @@ mod tests {
         assert_eq!([1, 2, 3, 20].map(|attempts| pause(attempts, None)), [5, 10, 20, 300]);
         assert_eq!(pause(1, Some(60)), 60);
         assert_eq!(pause(20, Some(1)), 300);
+    }
+
+    #[test]
+    fn a_service_that_does_not_work_is_remembered_when_its_lane_ends_and_so_many_of_them() {
+        let place = |name: usize| Place { namespace: "a".to_owned(), name: name.to_string() };
+        let begin = Instant::now();
+        let told = |seconds: usize| {
+            let told = Some(begin + Duration::from_secs(seconds as u64));
+            Trouble { attempts: 1, told }
+        };
+        let troubles = Troubles::default();
+        for at in 0..MOST_TROUBLES + 2 {
+            troubles.keep(&place(at), told(at));
+        }
+        assert_eq!(troubles.all().len(), MOST_TROUBLES);
+        assert_eq!([0, 1].map(|at| troubles.of(&place(at))), [Trouble::default(); 2]);
+        assert_eq!(troubles.of(&place(2)), told(2));
+        troubles.keep(&place(2), Trouble::default());
+        assert_eq!(troubles.of(&place(2)), Trouble::default());
+        assert_eq!(troubles.all().len(), MOST_TROUBLES - 1);
+    }
+
+    #[test]
+    fn what_waited_too_long_is_one_warning_for_all_of_a_provider() {
+        let notification = |name: &str, since: i64| {
+            let object = notify::ObjectReference { name: name.to_owned(), ..Default::default() };
+            let event = notify::Event { object, ..notify::Event::default() };
+            Notification::new(("apps", "alert", "chat"), &event, since)
+        };
+        let now = jiff::Timestamp::now().as_second();
+        let [old, older] = [KEPT_FOR, KEPT_FOR * 9].map(|age| notification("a", now - age));
+        assert!(is_expired(&old) && is_expired(&older));
+        assert!(!is_expired(&notification("a", now)));
+        assert_eq!(expired(&old), expired(&notification("b", now - KEPT_FOR)));
+        assert!(expired(&old).message.contains("'chat' for more than 6 hours"));
     }
 }

@@ -1,17 +1,22 @@
-//! What was told lately, so that the same is not told again.
+//! What was told lately, so that the same is not told again. Of what was told only digests are kept.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use sha2::{Digest as _, Sha256};
+
 /// How many are remembered at most; the oldest makes room.
 const MOST: usize = 20_000;
+
+/// The digest of what was told, so that texts of any length take the same memory.
+type Key = [u8; 32];
 
 /// What was told within an interval.
 pub(super) struct Repetitions {
     interval: Duration,
-    keys: BTreeSet<String>,
+    keys: BTreeSet<Key>,
     /// The same, the oldest first.
-    order: VecDeque<(Instant, String)>,
+    order: VecDeque<(Instant, Key)>,
 }
 
 impl Repetitions {
@@ -21,7 +26,7 @@ impl Repetitions {
     }
 
     /// Whether something was told within the interval before `now`; it is from now on.
-    pub(super) fn is_repeated(&mut self, key: String, now: Instant) -> bool {
+    pub(super) fn is_repeated(&mut self, told: &str, now: Instant) -> bool {
         while let Some((at, _)) = self.order.front() {
             let is_old = now.saturating_duration_since(*at) >= self.interval;
             if !is_old && self.order.len() <= MOST {
@@ -34,7 +39,8 @@ impl Repetitions {
         if self.interval.is_zero() {
             return false;
         }
-        if !self.keys.insert(key.clone()) {
+        let key = Key::from(Sha256::digest(told));
+        if !self.keys.insert(key) {
             return true;
         }
         self.order.push_back((now, key));
@@ -51,7 +57,7 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut told = Repetitions::within(Duration::from_secs(300));
-        let mut repeats = |key: &str, seconds| told.is_repeated(key.to_owned(), at(seconds));
+        let mut repeats = |key: &str, seconds| told.is_repeated(key, at(seconds));
         assert!(!repeats("a", 0));
         assert!(!repeats("b", 1));
         assert!(repeats("a", 299));
@@ -66,17 +72,17 @@ mod tests {
         let now = Instant::now();
         let mut told = Repetitions::within(Duration::from_secs(300));
         for at in 0..MOST + 10 {
-            assert!(!told.is_repeated(at.to_string(), now));
+            assert!(!told.is_repeated(&at.to_string(), now));
         }
         assert!(told.order.len() <= MOST + 1);
         assert_eq!(told.order.len(), told.keys.len());
-        assert!(!told.is_repeated("0".to_owned(), now), "the oldest made room");
+        assert!(!told.is_repeated("0", now), "the oldest made room");
     }
 
     #[test]
     fn without_an_interval_everything_is_told() {
         let mut told = Repetitions::within(Duration::ZERO);
-        assert!(!told.is_repeated("a".to_owned(), Instant::now()));
-        assert!(!told.is_repeated("a".to_owned(), Instant::now()));
+        assert!(!told.is_repeated("a", Instant::now()));
+        assert!(!told.is_repeated("a", Instant::now()));
     }
 }

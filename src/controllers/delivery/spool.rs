@@ -4,7 +4,11 @@
 //! answer was lost with the process is sent once more, and none is lost. Where the disk takes nothing, they wait in memory.
 //! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones.
 //!
-//! Here: bounds, files. Everything here may block. Elsewhere: in which order they are sent (`lanes`).
+//! Where there is no room, the namespace of which most waits makes some, so that no tenant drives out what others wait for.
+//! Here: files, and what waits for whom. Everything here may block. Below: who makes room (`spool/shares.rs`). Elsewhere: in
+//! which order they are sent (`lanes`).
+
+mod shares;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::shares::Shares;
 use super::lanes::Place;
 
 /// The folder in that of the artifacts.
@@ -35,6 +40,9 @@ impl Default for Bounds {
         Self { notifications: 10_000, bytes: 64 << 20 }
     }
 }
+
+/// Largest notification: the Alert and the controller write metadata of any length. Messages are shorter.
+pub(super) const LARGEST: usize = 256 << 10;
 
 /// An event on its way to a Provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,7 +87,7 @@ impl Notification {
 }
 
 struct Entry {
-    is_error: bool,
+    namespace: String,
     bytes: u64,
     /// It is in no file.
     kept: Option<Arc<Notification>>,
@@ -88,7 +96,7 @@ struct Entry {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<u64, Entry>,
-    bytes: u64,
+    shares: Shares,
     next: u64,
 }
 
@@ -130,10 +138,8 @@ impl Spool {
                 drop(fs::remove_file(&path));
                 continue;
             };
-            state.bytes += bytes;
-            state.next = state.next.max(number + 1);
-            let entry = Entry { is_error: notification.is_error(), bytes, kept: None };
-            state.entries.insert(number, entry);
+            state.next = state.next.max(number.saturating_add(1));
+            state.insert(number, &notification, bytes, None);
             found.push((number, notification.place()));
         }
         found.sort_by_key(|(number, _)| *number);
@@ -159,37 +165,37 @@ impl Spool {
         self.state().entries.len()
     }
 
-    /// Has a notification wait. Where there is no room, the oldest about something that went well makes some, and only then
-    /// the oldest of all.
+    /// Has a notification wait. Where there is no room, the namespace of which most waits makes some, this one's included:
+    /// the oldest of its notifications about something that went well goes, and only then the oldest about a failure.
     pub(super) fn put(&self, notification: Notification) -> Put {
         let text = serde_json::to_vec(&notification).unwrap_or_default();
         let (bytes, is_error) = (text.len() as u64, notification.is_error());
         let mut put = Put::default();
-        let (number, gone) = {
+        let mut gone = Vec::new();
+        let number = {
             let mut state = self.state();
-            let mut gone = Vec::new();
-            while state.entries.len() >= self.bounds.notifications
-                || (state.bytes + bytes > self.bounds.bytes && !state.entries.is_empty())
-            {
-                put.dropped += 1;
-                let well = state.entries.iter().find(|(_, entry)| !entry.is_error);
-                match well.or_else(|| state.entries.iter().next().filter(|_| is_error)) {
-                    Some((number, _)) => {
-                        let number = *number;
-                        state.forget(number);
-                        gone.push(number);
-                    }
-                    // All others tell of failures.
-                    None => return put,
+            loop {
+                let is_full = state.shares.count() >= self.bounds.notifications;
+                if !is_full && state.shares.bytes() + bytes <= self.bounds.bytes {
+                    break;
                 }
+                put.dropped += 1;
+                let own = &notification.namespace;
+                let Some(number) = state.shares.next(own, is_error, (!is_full).then_some(bytes))
+                else {
+                    // It makes room itself.
+                    gone.iter().for_each(|number| drop(fs::remove_file(self.path(*number))));
+                    return put;
+                };
+                state.forget(number);
+                gone.push(number);
             }
             let number = state.next;
-            state.next += 1;
-            state.bytes += bytes;
+            state.next = state.next.saturating_add(1);
             // Until it is in a file it is here, so that whoever is first finds it.
-            let kept = Some(Arc::new(notification));
-            state.entries.insert(number, Entry { is_error, bytes, kept });
-            (number, gone)
+            let notification = Arc::new(notification);
+            state.insert(number, &notification, bytes, Some(notification.clone()));
+            number
         };
         for number in gone {
             drop(fs::remove_file(self.path(number)));
@@ -213,8 +219,10 @@ impl Spool {
 
     fn write(&self, number: u64, text: &[u8]) -> io::Result<()> {
         let unfinished = self.folder.join(format!("{number:020}{UNFINISHED}"));
-        fs::write(&unfinished, text)?;
-        fs::rename(&unfinished, self.path(number))
+        let written = fs::write(&unfinished, text);
+        let written = written.and_then(|()| fs::rename(&unfinished, self.path(number)));
+        // A disk that is full has room again only if what was begun goes.
+        written.inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
     /// A notification that waits; `None` if it made room for others.
@@ -242,10 +250,24 @@ impl Spool {
 }
 
 impl State {
+    fn insert(
+        &mut self,
+        number: u64,
+        notification: &Notification,
+        bytes: u64,
+        kept: Option<Arc<Notification>>,
+    ) {
+        let namespace = notification.namespace.clone();
+        self.shares.add(&namespace, number, notification.is_error(), bytes);
+        self.entries.insert(number, Entry { namespace, bytes, kept });
+    }
+
     fn forget(&mut self, number: u64) -> bool {
-        let entry = self.entries.remove(&number);
-        self.bytes -= entry.as_ref().map_or(0, |entry| entry.bytes);
-        entry.is_some()
+        let Some(Entry { namespace, bytes, .. }) = self.entries.remove(&number) else {
+            return false;
+        };
+        self.shares.remove(&namespace, number, bytes);
+        true
     }
 }
 
@@ -337,7 +359,7 @@ mod tests {
         for _ in 0..20 {
             spool.put(notification("info", &"x".repeat(1_000)));
         }
-        assert!(spool.state().bytes <= 5_000);
+        assert!(spool.state().shares.bytes() <= 5_000);
         assert!((2..5).contains(&spool.len()), "{}", spool.len());
     }
 
@@ -350,5 +372,49 @@ mod tests {
         assert_eq!(spool.read(number).unwrap().event().message, "kept");
         spool.remove(number);
         assert_eq!(spool.len(), 0);
+    }
+
+    #[test]
+    fn a_namespace_of_which_most_waits_drives_out_nothing_of_others() {
+        let of = |namespace: &str, message: &str| {
+            let event = notify::Event {
+                severity: "error".to_owned(),
+                message: message.to_owned(),
+                ..notify::Event::default()
+            };
+            Notification::new((namespace, "alert", "chat"), &event, 1_700_000_000)
+        };
+        for bounds in [
+            Bounds { notifications: 5, bytes: 1 << 20 },
+            Bounds { notifications: 1_000, bytes: 6_000 },
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (spool, _) = Spool::open(folder.path(), bounds);
+            for message in ["one", "two"] {
+                spool.put(of("quiet", message));
+            }
+            for _ in 0..50 {
+                let put = spool.put(of("loud", &"x".repeat(1_000)));
+                assert!(put.number.is_some() && put.dropped <= 1, "{put:?}");
+            }
+            // Who has less than others gets room.
+            assert!(spool.put(of("third", "three")).number.is_some());
+            let (spool, found) = Spool::open(folder.path(), bounds);
+            let messages = messages(&spool, &found);
+            let short: Vec<_> = messages.iter().filter(|it| it.len() < 10).collect();
+            assert_eq!(short, ["one", "two", "three"], "{bounds:?}");
+            assert!(messages.len() <= bounds.notifications && messages.len() > 4, "{bounds:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_to_its_end_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, _) = Spool::open(folder.path(), Bounds::default());
+        fs::create_dir_all(spool.path(0).join("in the way")).unwrap();
+        let number = spool.put(notification("info", "kept")).number.unwrap();
+        assert_eq!(spool.read(number).unwrap().event().message, "kept");
+        let left = fs::read_dir(folder.path().join(FOLDER)).unwrap().count();
+        assert_eq!(left, 1, "the file that was begun is there");
     }
 }
