@@ -118,13 +118,14 @@ impl Getter {
                 of_bytes(&self.file(url)?, known, |data| one_file(name, data, self.limits))
             }
             Wanted::Archive { url, folder } => {
-                of_bytes(&self.file(url)?, known, |data| below(&unpack(data)?, folder))
+                let unpacked = |data: &[u8]| below(&unpack(data, self.limits.bytes)?, folder);
+                of_bytes(&self.file(url)?, known, unpacked)
             }
             Wanted::Object { region, bucket, key } => {
                 let data = self.object(region, bucket, key)?;
                 let name = key.rsplit('/').next().unwrap_or_default();
                 of_bytes(&data, known, |data| match is_archive(name) {
-                    true => unpack(data),
+                    true => unpack(data, self.limits.bytes),
                     false => one_file(name, data, self.limits),
                 })
             }
@@ -160,7 +161,7 @@ impl Getter {
         }
         let files = files.build();
         if files.is_empty() {
-            return Err(format!("there is no directory `{folder}` in it"));
+            return Err(without_files("repository", folder));
         }
         Ok(Some(Got { revision: found.revision.to_string(), files }))
     }
@@ -204,19 +205,8 @@ impl Getter {
         })
     }
 
-    /// Parity(flux): as a Bucket of the provider `aws`, as whom the environment of windlass says.
     fn object(&self, region: &str, bucket: &str, key: &str) -> Result<Vec<u8>, String> {
-        let of_environment = || std::env::var("AWS_REGION").ok().filter(|it| !it.is_empty());
-        let region = Some(region.to_owned()).filter(|it| !it.is_empty());
-        let region = region.or_else(of_environment).unwrap_or_else(|| "us-east-1".to_owned());
-        let endpoint = Endpoint::parse(&format!("s3.{region}.amazonaws.com"), false);
-        let server = Server {
-            endpoint: endpoint.map_err(|error| error.to_string())?,
-            region: Some(region),
-            identity: Identity::Environment { sts: None },
-            tls: Tls::default(),
-            proxy: None,
-        };
+        let server = s3(region)?;
         let limits = tree::Limits { file_bytes: self.limits.bytes, ..tree::Limits::default() };
         let (prefix, bucket, timeout) = (String::new(), bucket.to_owned(), self.limits.time);
         let remote = bucket::Remote { server, bucket, prefix, timeout, limits };
@@ -230,6 +220,21 @@ impl Getter {
             }
         })
     }
+}
+
+/// The server of S3 in a region, accessed anonymously: whoever may write a helmfile may not read with windlass's identity.
+fn s3(region: &str) -> Result<Server, String> {
+    let of_environment = || std::env::var("AWS_REGION").ok().filter(|it| !it.is_empty());
+    let region = Some(region.to_owned()).filter(|it| !it.is_empty());
+    let region = region.or_else(of_environment).unwrap_or_else(|| "us-east-1".to_owned());
+    let endpoint = Endpoint::parse(&format!("s3.{region}.amazonaws.com"), false);
+    Ok(Server {
+        endpoint: endpoint.map_err(|error| error.to_string())?,
+        region: Some(region),
+        identity: Identity::Anonymous,
+        tls: Tls::default(),
+        proxy: None,
+    })
 }
 
 fn of_bytes(
@@ -249,12 +254,14 @@ pub fn is_archive(name: &str) -> bool {
     [".tar.gz", ".tgz", ".zip"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// Takes an archive apart: gzip with tar, or zip.
+/// Takes an archive apart, gzip with tar, or zip, whose files and paths may have `most` bytes together.
 ///
 /// # Errors
 /// It is none, or exceeds a limit.
-pub fn unpack(data: &[u8]) -> Result<Memory, String> {
-    let options = ExtractOptions::default();
+pub fn unpack(data: &[u8], most: u64) -> Result<Memory, String> {
+    let default = tree::Limits::default();
+    let limits = tree::Limits { total_bytes: default.total_bytes.min(most), ..default };
+    let options = ExtractOptions { limits, ..ExtractOptions::default() };
     if data.starts_with(&[0x1f, 0x8b]) {
         return extract(data, &options).map_err(|error| error.to_string());
     }
@@ -278,6 +285,14 @@ fn inside(path: &str, folder: &str) -> Option<RelPath> {
     path.strip_prefix(&folder).filter(|path| !path.is_root())
 }
 
+/// What is said of a repository or an archive without files in a folder.
+fn without_files(of: &str, folder: &str) -> String {
+    match folder {
+        "" => format!("the {of} has no files"),
+        folder => format!("the {of} has no directory `{folder}`"),
+    }
+}
+
 /// A folder of a tree as a tree.
 fn below(tree: &Memory, folder: &str) -> Result<Memory, String> {
     let mut files = Builder::new(tree::Limits::default());
@@ -289,7 +304,7 @@ fn below(tree: &Memory, folder: &str) -> Result<Memory, String> {
     }
     let files = files.build();
     match files.is_empty() {
-        true => Err(format!("there is no directory `{folder}` in it")),
+        true => Err(without_files("archive", folder)),
         false => Ok(files),
     }
 }
@@ -297,6 +312,7 @@ fn below(tree: &Memory, folder: &str) -> Result<Memory, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::archive::{Contents, write};
 
     #[test]
     fn a_folder_of_a_tree_is_a_tree() {
@@ -306,6 +322,24 @@ mod tests {
         assert_eq!(paths, ["b", "b/c.yaml", "d.yaml"]);
         assert!(below(&found, "none").unwrap_err().contains("no directory `none`"));
         assert!(below(&found, "../a").is_err());
-        assert!(unpack(b"text").unwrap_err().contains("neither"));
+        assert_eq!(below(&Memory::default(), "").unwrap_err(), "the archive has no files");
+        assert!(unpack(b"text", 100).unwrap_err().contains("neither"));
+    }
+
+    #[test]
+    fn an_archive_is_taken_apart_within_the_limit_that_is_given() {
+        let mut contents = Contents::new();
+        contents.file(RelPath::parse("a/f").unwrap(), false, vec![b'x'; 1_000]).unwrap();
+        let read = |_: &RelPath, data: &Vec<u8>| Ok::<_, std::io::Error>(data.clone());
+        let archive = write(Vec::new(), &contents, read).unwrap();
+        assert_eq!(unpack(&archive, 2_000).unwrap().len(), 2);
+        assert!(unpack(&archive, 999).unwrap_err().contains("999 bytes"));
+    }
+
+    #[test]
+    fn objects_of_s3_are_read_anonymously() {
+        for region in ["", "eu-west-1"] {
+            assert!(matches!(s3(region).unwrap().identity, Identity::Anonymous), "{region}");
+        }
     }
 }

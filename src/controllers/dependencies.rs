@@ -15,8 +15,7 @@ use reconcile::{Dependency, DependencyState, Node, Rest, reason};
 use super::kept::ByType;
 use crate::cluster::kind::OurKind;
 
-/// Lists what has to be ready before an object is applied.
-pub(crate) const DEPENDS_ON: &str = "windlass.dev/depends-on";
+pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
 
 /// A kind whose objects others may depend on.
 pub(crate) trait Depended: OurKind + Reconciled {
@@ -66,7 +65,7 @@ impl Dependencies {
         };
         let all = depends_on::parse(text, &own).map_err(wrong)?;
         for needed in &all {
-            if !self.kinds.iter().any(|it| it.kind == needed.kind) {
+            if self.kinds_of(needed).next().is_none() {
                 let kinds: BTreeSet<&str> = self.kinds.iter().map(|it| it.kind.as_str()).collect();
                 let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
                 return Err(wrong(format!("`{needed}`: the kind must be one of {kinds}")));
@@ -86,16 +85,18 @@ impl Dependencies {
 
     /// The nodes that may be meant: kinds of several groups may have one name.
     pub(crate) fn nodes(&self, needed: &Needed) -> impl Iterator<Item = Node> {
-        let Needed { kind, namespace, name, .. } = needed;
-        let groups = self.kinds.iter().filter(|it| it.kind == *kind).map(|it| &it.group);
-        groups.map(|group| Node::new(group, kind, namespace, name))
+        let Needed { namespace, name, .. } = needed;
+        self.kinds_of(needed).map(|it| Node::new(&it.group, &it.kind, namespace, name))
+    }
+
+    fn kinds_of(&self, needed: &Needed) -> impl Iterator<Item = &OfKind> {
+        self.kinds.iter().filter(|it| needed.may_be(&it.group, &it.kind))
     }
 
     /// How far what is needed is: the first object of that name.
     pub(crate) fn state(&self, needed: &Needed) -> Dependency {
         let nodes: Vec<Node> = self.nodes(needed).collect();
-        let of_kind = self.kinds.iter().filter(|it| it.kind == needed.kind);
-        let mut states = of_kind.zip(&nodes).filter_map(|(of, node)| {
+        let mut states = self.kinds_of(needed).zip(&nodes).filter_map(|(of, node)| {
             let state = (of.find)(&self.kept, node, needed.part.as_deref())?;
             Some((node, state))
         });
@@ -103,9 +104,8 @@ impl Dependencies {
         match states.next() {
             Some((node, state)) => Dependency { node: node.clone(), shown, state },
             None => {
-                let group = self.kinds.iter().find(|it| it.kind == needed.kind);
-                let group = group.map_or("", |it| it.group.as_str());
-                let node = Node::new(group, &needed.kind, &needed.namespace, &needed.name);
+                let unknown = || Node::new("", &needed.kind, &needed.namespace, &needed.name);
+                let node = nodes.first().cloned().unwrap_or_else(unknown);
                 Dependency { node, shown, state: DependencyState::Missing }
             }
         }

@@ -1,11 +1,12 @@
 //! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
-//! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `files`, `values`, `charts`), the releases (`keep`,
-//! `request`, `book`; `releaser`, of which it is an owner), deletion (`finalize`).
+//! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `fetching`, `files`, `values`, `charts`), the releases
+//! (`keep`, `request`, `book`; `releaser`, of which it is an owner), deletion (`finalize`).
 
 mod book;
 pub(crate) mod charts;
+mod fetching;
 mod files;
 mod finalize;
 mod keep;
@@ -35,10 +36,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::book::Book;
 use self::charts::Charts;
+use self::fetching::{NOT_VERIFIED, Reaching};
 use self::keep::{Outcome, Outcomes, Remembered};
 use self::model::Model;
 use self::origin::{Fetched, Origin};
-use self::plan::{Inputs, Key, Planned, Reaching};
+use self::plan::{Inputs, Key, Planned};
 use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
 use super::context::Context;
@@ -256,44 +258,45 @@ impl<K: Model> Session<K> {
     ) -> Option<Ended<K>> {
         let spec = object.asked();
         let pace = (self.interval(object, &timeouts), timeouts.timeout);
-        let origin = match self.origin(&**object, &spec, pace).await {
+        let mut origin = match self.origin(&**object, &spec, pace).await {
             Ok(origin) => origin,
             Err(rest) => return Some(Ended::early(object, rest)),
         };
-        let early = |rest| {
+        let early = |rest, origin: &Origin| {
             let mut ended: Ended<K> = Ended::early(object, rest);
             ended.came.revision = origin.revision().to_owned();
             Some(ended)
         };
         if let Some(rest) = self.gate(object, facts, origin.revision()).await {
-            return early(rest);
+            return early(rest, &origin);
         }
         let (target, named) = match self.named(object).await {
             Ok(named) => named,
-            Err(rest) => return early(rest),
+            Err(rest) => return early(rest, &origin),
         };
-        let asking = Asking { object, spec: &spec, timeouts: &timeouts, origin: &origin };
-        let planned = match self.planned(&asking, &target, &named).await {
+        let asking = Asking { object, spec: &spec, timeouts: &timeouts };
+        let planned = match self.planned(&asking, &mut origin, &target, &named).await {
             Ok(planned) => planned,
-            Err(rest) => return early(rest),
+            Err(rest) => return early(rest, &origin),
         };
-        self.apply(&asking, (&target, &named.secrets), planned).await
+        self.apply(&asking, origin.revision(), (&target, &named.secrets), planned).await
     }
 
     /// Keeps the releases of a plan, then uninstalls those that left.
     async fn apply(
         &self,
         asking: &Asking<'_, K>,
+        revision: &str,
         (target, secrets): (&Arc<Target>, &Masking),
         planned: Arc<Planned>,
     ) -> Option<Ended<K>> {
-        let Asking { object, spec, timeouts, origin } = *asking;
+        let Asking { object, spec, timeouts } = *asking;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let ended = |rest| {
             let mut ended: Ended<K> = Ended::early(&book.object(), rest);
             let (book, plan) = (Some(book.clone()), Some(planned.clone()));
-            ended.came = Came { revision: origin.revision().to_owned(), plan, book };
+            ended.came = Came { revision: revision.to_owned(), plan, book };
             ended
         };
         self.enter(&planned, &book);
@@ -308,7 +311,7 @@ impl<K: Model> Session<K> {
             timeouts,
             book: &book,
             secrets,
-            revision: origin.revision(),
+            revision,
             woken: self.context.hub.woken_parts(&self.node),
             now: self.began,
         };
@@ -318,7 +321,7 @@ impl<K: Model> Session<K> {
         if outcomes.values().all(is_kept) {
             outcomes.extend(self.prune(&planned, &run).await?);
         }
-        let rest = report::rest(origin.revision(), &book.rows(), &outcomes);
+        let rest = report::rest(revision, &book.rows(), &outcomes);
         // A suspension ends by itself, and nothing else tells of that.
         let end = keep::next_end(spec, self.began);
         let until = end.and_then(|end| Duration::try_from(end.duration_since(self.began)).ok());
@@ -352,28 +355,31 @@ impl<K: Model> Session<K> {
     async fn planned(
         &self,
         asking: &Asking<'_, K>,
+        origin: &mut Origin,
         target: &Arc<Target>,
         named: &Named,
     ) -> Result<Arc<Planned>, Rest> {
-        let Asking { object, spec, timeouts, origin } = *asking;
+        let Asking { object, spec, timeouts } = *asking;
         let served =
             target.cluster.served().await.map_err(|error| {
                 Rest::Failed(HELMFILE_ERROR, error.to_string(), Wake::default())
             })?;
         let is_verified_only = self.is_verified_only();
-        let key = inputs_key(spec, origin.digest(), named, &served.version);
-        // What was planned under another policy counts no more.
-        let key = if is_verified_only { format!("{key} verified") } else { key };
-        let is_asked = marks::is_asked(&**object);
-        if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == key) {
+        let key = |origin: &Origin| {
+            let key = inputs_key(spec, origin.digest(), named, &served.version);
+            // What was planned under another policy counts no more.
+            if is_verified_only { format!("{key} verified") } else { key }
+        };
+        let (known, is_asked) = (key(origin), marks::is_asked(&**object));
+        if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == known) {
             // Repositories may have other versions by now; what was drawn would be drawn anew.
             let is_fresh = kept.made.elapsed() < self.interval(object, timeouts) && !is_asked;
             if is_fresh || !kept.plan.drawn.is_empty() {
                 return Ok(kept.plan.clone());
             }
         }
-        let (source, path) = origin.files(&self.context, spec).await?;
-        let own = &self.node.namespace;
+        let (source, path) = self.files(origin, spec, timeouts.timeout).await?;
+        let (key, own) = (key(origin), &self.node.namespace);
         let inputs = Inputs {
             source,
             path,
@@ -412,7 +418,7 @@ impl<K: Model> Session<K> {
         let _asked_for = cancel.clone().drop_guard();
         // What an address leads to is verified by nobody.
         let getter = match is_verified_only {
-            true => None,
+            true => Err(NOT_VERIFIED),
             false => origin::getter_for(&self.context, target, cancel.clone()),
         };
         let permits = BuildPermits::new(&self.context, &self.node.namespace, permit, cancel);
@@ -473,7 +479,6 @@ struct Asking<'r, K: Model> {
     object: &'r Arc<K>,
     spec: &'r HelmfileSpec,
     timeouts: &'r Timeouts,
-    origin: &'r Origin,
 }
 
 /// A digest of all that a plan is made from, but for what repositories have.

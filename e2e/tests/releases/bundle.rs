@@ -85,7 +85,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
     server.put("shop.tar.gz", std::fs::read(&packed)?);
     story.request(&archive).await?;
     let text = story.await_failure(&shop, "HelmfileError").await?;
-    ensure!(text.contains("is not what was locked"), "{text}");
+    ensure!(text.contains("digest mismatch"), "{text}");
     story.await_value("web-config", "w").await?;
     story.delete(&shop).await?;
     story.await_gone(&shop, SOON).await?;

@@ -51,8 +51,8 @@ pub fn chart_id(chart: &Wanted) -> String {
 #[must_use]
 pub fn address_id(address: &Address) -> String {
     let Address { getter, scheme, host, dir, file, query, .. } = address;
-    // Of one web server, each file is another one.
-    let is_file = matches!(address.source(), Ok(Source::File { .. }));
+    // Each file of a web server and each object of S3 is another one.
+    let is_file = matches!(address.source(), Ok(Source::File { .. } | Source::S3 { .. }));
     id(&[getter, scheme, host, dir, if is_file { file } else { "" }, query])
 }
 
@@ -114,7 +114,7 @@ impl Entry {
             return Ok(());
         }
         Err(format!(
-            "{FOLDER}/{} is not what was locked: its digest is {found}, and {} is wanted; make the bundle anew",
+            "{FOLDER}/{}: digest mismatch: expected {}, got {found}; rebuild the bundle",
             self.file, self.digest
         ))
     }
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(Bundle::parse(text.as_bytes()), Ok(bundle.clone()));
         assert_eq!(bundle.find("a"), Some(&entry));
         assert!(entry.check(b"text").is_ok());
-        assert!(entry.check(b"other").unwrap_err().contains("make the bundle anew"));
+        assert!(entry.check(b"other").unwrap_err().contains("rebuild the bundle"));
         for file in ["../a.tgz", "", ".", "/a"] {
             let other = text.replace("a.tgz", file);
             assert!(Bundle::parse(other.as_bytes()).is_err(), "{file}");
@@ -151,5 +151,9 @@ mod tests {
         assert_eq!(id("git::https://h/r@a?ref=1"), id("git::https://u:p@h/r@b?ref=1"));
         assert_ne!(id("git::https://h/r@a?ref=1"), id("git::https://h/r@a?ref=2"));
         assert_ne!(id("https://h/a.yaml"), id("https://h/b.yaml"));
+        assert_ne!(id("s3://b/a.yaml"), id("s3://b/b.yaml"));
+        let of_host =
+            |file: &str| id(&format!("s3::https://b.s3.eu-west-1.amazonaws.com/d/{file}"));
+        assert_ne!(of_host("a.yaml"), of_host("b.yaml"));
     }
 }

@@ -1,9 +1,12 @@
-//! Dependencies on objects of any kind, as the annotation `windlass.dev/depends-on` lists them.
+//! Dependencies on objects of any kind, as the annotation [`ANNOTATION`] lists them.
 //!
 //! Here: [`Needed`], from the text of the annotation. Elsewhere: whether what is needed is ready (the program), what
 //! follows from that (`gate.rs`).
 
 use std::fmt;
+
+/// Lists what has to be ready before an object is applied.
+pub const ANNOTATION: &str = "windlass.dev/depends-on";
 
 /// How many an object may have.
 const MOST: usize = 64;
@@ -14,7 +17,8 @@ const SHOWN: usize = 200;
 /// What an object needs: another object, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needed {
-    /// The kind, such as `Helmfile`.
+    /// The kind, such as `Helmfile`; with its group where another kind is called the same, such as
+    /// `Helmfile.apps.mumoshu.github.io`.
     pub kind: String,
     /// The namespace.
     pub namespace: String,
@@ -22,6 +26,13 @@ pub struct Needed {
     pub name: String,
     /// A release of a Helmfile: its name, or its namespace and name.
     pub part: Option<String>,
+}
+
+impl Needed {
+    /// Whether an object of this kind may be meant.
+    pub fn may_be(&self, group: &str, kind: &str) -> bool {
+        self.kind == kind || self.kind.split_once('.') == Some((kind, group))
+    }
 }
 
 /// As the annotation has it.
@@ -82,6 +93,17 @@ fn one(entry: &str, own: &str) -> Option<Needed> {
 #[cfg(test)]
 mod tests {
     use super::parse;
+
+    #[test]
+    fn a_kind_may_be_named_with_its_group() {
+        let may_be = |text: &str, group| parse(text, "own").unwrap()[0].may_be(group, "Helmfile");
+        for group in ["helmfile.windlass.dev", "apps.mumoshu.github.io"] {
+            assert!(may_be("Helmfile/a", group));
+        }
+        let qualified = "Helmfile.apps.mumoshu.github.io/a";
+        assert!(may_be(qualified, "apps.mumoshu.github.io"));
+        assert!(!may_be(qualified, "helmfile.windlass.dev") && !may_be("HelmRelease/a", "x"));
+    }
 
     #[test]
     fn entries_are_read_with_and_without_a_namespace_and_a_release() {

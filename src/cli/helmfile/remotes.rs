@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use helmfile::bundle;
 use helmfile::{Address, Fetch, Source, Wanted};
 use kustomize::{Files as _, Repository};
 use sources::bucket::{self, Endpoint, Identity, Remote, Server};
@@ -57,10 +58,7 @@ impl Remotes {
 
 impl Fetch for Remotes {
     fn fetch(&self, address: &Address) -> Result<String, String> {
-        let Address { getter, scheme, user, host, dir, query, .. } = address;
-        // Of one web server, each file is another one.
-        let file = if getter == "normal" { &address.file } else { "" };
-        let key = [getter, scheme, user, host, dir, query, file].join("\n");
+        let key = [&bundle::address_id(address), &address.user].map(String::as_str).join("\n");
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = known.get(&key) {
             return done.clone();
@@ -190,7 +188,7 @@ fn within(top: &Path, folder: &str) -> Result<String, String> {
 
 /// Takes an archive apart: gzip with tar, or zip.
 fn unpack(data: &[u8], place: &Path) -> Result<(), String> {
-    write_below(&getter::unpack(data)?, place)
+    write_below(&getter::unpack(data, tree::Limits::default().total_bytes)?, place)
 }
 
 /// Writes the files of a tree, whose paths lead nowhere else, into a folder.

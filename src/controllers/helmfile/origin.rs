@@ -33,25 +33,25 @@ pub(super) enum Origin {
         /// Whether it is in another process' store.
         is_elsewhere: bool,
     },
-    /// What an address names.
-    Address(Arc<Fetched>),
+    /// What an address names, and its files if they were fetched in this run.
+    Address(Arc<Fetched>, Option<Arc<Memory>>),
 }
 
-/// What an address named when it was fetched last.
+/// What an address named when it was fetched last. Its files are not kept: a plan has all that is needed of them.
 pub(crate) struct Fetched {
     address: String,
     revision: String,
-    files: Arc<Memory>,
-    /// The helmfile among them, or its directory.
-    path: String,
     at: Instant,
 }
+
+/// Why there are no files, though the server reported no error.
+pub(super) const NO_CONTENT: &str = "the server returned no content";
 
 impl Origin {
     pub(super) fn revision(&self) -> &str {
         match self {
             Self::Artifact { artifact, .. } => &artifact.revision,
-            Self::Address(fetched) => &fetched.revision,
+            Self::Address(fetched, _) => &fetched.revision,
         }
     }
 
@@ -59,26 +59,7 @@ impl Origin {
     pub(super) fn digest(&self) -> &str {
         match self {
             Self::Artifact { artifact, .. } => &artifact.digest,
-            Self::Address(fetched) => &fetched.revision,
-        }
-    }
-
-    /// The files, and the helmfile among them.
-    pub(super) async fn files(
-        &self,
-        context: &Context,
-        spec: &HelmfileSpec,
-    ) -> Result<(Arc<Memory>, String), Rest> {
-        match self {
-            Self::Address(fetched) => Ok((fetched.files.clone(), fetched.path.clone())),
-            Self::Artifact { artifact, is_elsewhere } => {
-                let files = artifact::files(context, artifact, *is_elsewhere).await;
-                let files = files.map_err(|why| {
-                    let text = format!("artifact of revision {}: {why}", artifact.revision);
-                    Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
-                })?;
-                Ok((files, spec.path.clone().unwrap_or_default()))
-            }
+            Self::Address(fetched, _) => &fetched.revision,
         }
     }
 }
@@ -141,21 +122,23 @@ pub(super) fn getter(
     Getter { git, buckets: context.remotes.buckets.clone(), limits }
 }
 
-/// What fetches what a helmfile names by addresses; nothing if `--no-remote-bases` forbids it.
+/// What fetches what a helmfile names by addresses, or why nothing does.
 ///
 /// A helmfile names them as a kustomization names its bases, and the same servers may be asked.
 pub(super) fn getter_for(
     context: &Context,
     target: &Target,
     cancel: CancellationToken,
-) -> Option<Getter> {
+) -> Result<Getter, &'static str> {
     let settings = &context.settings;
     if settings.no_remote_bases {
-        return None;
+        return Err(
+            "addresses in a helmfile are disabled by --no-remote-bases: put the files into the source",
+        );
     }
     let is_free = target.is_home() || settings.insecure_remote_bases;
     let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
-    Some(getter(context, known, cancel, Limits::default().time))
+    Ok(getter(context, known, cancel, Limits::default().time))
 }
 
 impl<K: Model> Session<K> {
@@ -180,14 +163,20 @@ impl<K: Model> Session<K> {
         let Some(source) = &spec.source_ref else {
             if self.is_verified_only() {
                 let text = format!(
-                    "namespace {} requires verified sources, and nobody verifies what spec.source names: use \
+                    "namespace {} requires verified sources, and spec.source is not verified: use \
                      spec.sourceRef with a GitRepository that has spec.verify",
                     self.node.namespace
                 );
                 return Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::default()));
             }
             let address = spec.source.as_deref().unwrap_or_default();
-            return self.fetched(object, address, (interval, time)).await.map(Origin::Address);
+            let known = self.memory().fetched.clone().filter(|it| it.address == address);
+            let is_fresh =
+                |it: &&Arc<Fetched>| it.at.elapsed() < interval && !marks::is_asked(object);
+            if let Some(known) = known.as_ref().filter(is_fresh) {
+                return Ok(Origin::Address(known.clone(), None));
+            }
+            return self.fetched(address, known, time).await;
         };
         let retry_at = self.in_future(self.context.settings.requeue_dependency);
         let own = &self.node.namespace;
@@ -196,18 +185,41 @@ impl<K: Model> Session<K> {
         Ok(Origin::Artifact { artifact, is_elsewhere })
     }
 
-    /// What an address names: what it named before, until the interval has passed.
+    /// The files of an origin, and the helmfile among them. What an address names is fetched again if this run has not
+    /// done that yet; by then it may have another revision, which the origin has from then on.
+    pub(super) async fn files(
+        &self,
+        origin: &mut Origin,
+        spec: &HelmfileSpec,
+        time: Duration,
+    ) -> Result<(Arc<Memory>, String), Rest> {
+        if let Origin::Address(fetched, None) = origin {
+            *origin = self.fetched(&fetched.address, None, time).await?;
+        }
+        match origin {
+            Origin::Address(fetched, files) => {
+                let path = Address::parse(&fetched.address).map(|it| it.file);
+                let path = path.filter(|it| it != ".").unwrap_or_default();
+                Ok((files.take().unwrap_or_default(), path))
+            }
+            Origin::Artifact { artifact, is_elsewhere } => {
+                let files = artifact::files(&self.context, artifact, *is_elsewhere).await;
+                let files = files.map_err(|why| {
+                    let text = format!("artifact of revision {}: {why}", artifact.revision);
+                    Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+                })?;
+                Ok((files, spec.path.clone().unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Fetches what an address names; without its files if it still has the revision that is known.
     async fn fetched(
         &self,
-        object: &K,
         text: &str,
-        (interval, time): (Duration, Duration),
-    ) -> Result<Arc<Fetched>, Rest> {
-        let known = self.memory().fetched.clone().filter(|it| it.address == text);
-        let is_asked = marks::is_asked(object);
-        if let Some(known) = known.as_ref().filter(|it| it.at.elapsed() < interval && !is_asked) {
-            return Ok(known.clone());
-        }
+        known: Option<Arc<Fetched>>,
+        time: Duration,
+    ) -> Result<Origin, Rest> {
         let address = Address::parse(text).ok_or_else(|| {
             Rest::Stalled(URL_INVALID, "spec.source is not an address".to_owned())
         })?;
@@ -228,27 +240,15 @@ impl<K: Model> Session<K> {
         };
         let got = tokio::task::spawn_blocking(work).await;
         let got = got.unwrap_or_else(|_| Err("fetching it was interrupted".to_owned()));
-        let at = Instant::now();
-        let fetched = match (got.map_err(failed)?, known) {
-            (Some(got), _) => Fetched {
-                address: text.to_owned(),
-                revision: got.revision,
-                files: Arc::new(got.files),
-                path: Some(&address.file).filter(|it| *it != ".").cloned().unwrap_or_default(),
-                at,
-            },
-            (None, Some(known)) => Fetched {
-                address: known.address.clone(),
-                revision: known.revision.clone(),
-                files: known.files.clone(),
-                path: known.path.clone(),
-                at,
-            },
-            (None, None) => return Err(failed("the server has nothing".to_owned())),
+        let (revision, files) = match (got.map_err(failed)?, known) {
+            (Some(got), _) => (got.revision, Some(Arc::new(got.files))),
+            (None, Some(known)) => (known.revision.clone(), None),
+            (None, None) => return Err(failed(NO_CONTENT.to_owned())),
         };
+        let fetched = Fetched { address: text.to_owned(), revision, at: Instant::now() };
         let fetched = Arc::new(fetched);
         self.memory().fetched = Some(fetched.clone());
-        Ok(fetched)
+        Ok(Origin::Address(fetched, files))
     }
 }
 

@@ -1,36 +1,31 @@
 //! From the files of a source to releases: charts, values, needs.
 //!
-//! Blocks, on threads with a large stack. Elsewhere: what helmfiles mean (engine `helmfile`), fetching charts
-//! (`charts.rs`), values (`values.rs`).
+//! Blocks, on threads with a large stack. Elsewhere: what helmfiles mean (engine `helmfile`), what they name on
+//! other servers (`fetching.rs`), values (`values.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crds::helmfile::Dialect;
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 use helm::capabilities::{Capabilities, KubeVersion};
-use helm::chart::{File, load};
+use helm::chart::load;
 use helm::env::Env;
 use helm::render::{Mode, Release};
 use helm::template::{Request, render, text};
-use helmfile::bundle::{self, Bundle};
 use helmfile::{
-    Address, Chart, Fetch, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template,
-    Wanted, World,
+    Chart, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template, World,
 };
 use sha2::{Digest as _, Sha256};
-use sources::getter::Getter;
-use tokio::runtime::Handle;
 use tree::{Entry, Files as _, Memory, RelPath};
 
-use super::charts::Charts;
+use super::fetching::{Fetching, Reaching};
 use super::files::Beside;
-use super::{origin, values};
+use super::values;
 use crate::cluster::capabilities::Served;
-use crate::controllers::kustomization::bases::BuildPermits;
 use crate::controllers::releaser::chart::Loaded;
 use crate::time_limit::TimeLimit;
 
@@ -65,38 +60,6 @@ pub(super) struct Inputs {
     /// What the cluster is, for charts that are made of other charts.
     pub(super) served: Arc<Served>,
 }
-
-/// What fetching takes.
-pub(super) struct Reaching {
-    charts: Charts,
-    permits: BuildPermits,
-    /// Nothing where addresses are not fetched.
-    getter: Option<Getter>,
-    runtime: Handle,
-    /// Whether only what is in the source may be used, since that alone is verified.
-    is_verified_only: bool,
-    /// Where what an address named was put.
-    fetched: BTreeMap<String, String>,
-    /// Bytes of it.
-    bytes: u64,
-}
-
-impl Reaching {
-    /// Nothing was fetched yet.
-    pub(super) fn new(
-        charts: Charts,
-        permits: BuildPermits,
-        getter: Option<Getter>,
-        runtime: Handle,
-        is_verified_only: bool,
-    ) -> Self {
-        let (fetched, bytes) = (BTreeMap::new(), 0);
-        Self { charts, permits, getter, runtime, is_verified_only, fetched, bytes }
-    }
-}
-
-/// How many addresses a helmfile may name, and how much they may be together.
-const MOST_ADDRESSES: (usize, u64) = (128, 256 << 20);
 
 /// What a helmfile asks for.
 pub(super) struct Planned {
@@ -153,8 +116,7 @@ pub(super) fn plan(
     let utc = Zone::fixed("UTC", 0);
     let now = Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
     let random = Arc::new(crate::random::fill);
-    let bundle = bundle(&files, &directory)?;
-    let fetching = Fetching { files: files.clone(), reaching: Mutex::new(reaching), limit, bundle };
+    let fetching = Fetching::new(files.clone(), &directory, reaching, limit)?;
     let world = World::new(files.clone(), inputs.variables, now.clone(), utc, random)
         .with_stop(stop.clone())
         .with_fetch(Arc::new(fetching));
@@ -197,20 +159,6 @@ pub(super) fn plan(
     });
     let unwanted = unwanted.collect();
     Ok(Planned { releases, unwanted, drawn: world.drawn(), warnings: all.warnings })
-}
-
-/// What a bundle has, beside the helmfile or at the top of the source, and the directory of it; nothing if it is none.
-fn bundle(files: &Beside, directory: &str) -> Result<Option<(RelPath, Bundle)>, String> {
-    let own = RelPath::parse(directory.trim_start_matches('/')).map_err(|it| it.to_string())?;
-    for top in [own, RelPath::root()] {
-        let at = top.join(bundle::FOLDER).map_err(|error| error.to_string())?;
-        let lock = at.join(bundle::LOCK).map_err(|error| error.to_string())?;
-        if files.entry(&lock).is_some() {
-            let text = files.read(&lock).map_err(|error| error.to_string())?;
-            return Ok(Some((at, Bundle::parse(&text)?)));
-        }
-    }
-    Ok(None)
 }
 
 /// The working directory and the helmfile in it; an empty one for the default ones.
@@ -321,103 +269,6 @@ fn chart(
     let loaded = Arc::new(Loaded::of(chart));
     known.insert(digest.clone(), loaded.clone());
     Ok((loaded, digest))
-}
-
-/// Fetches charts of repositories and registries, and puts them beside the source.
-struct Fetching {
-    files: Arc<Beside>,
-    reaching: Mutex<Reaching>,
-    limit: Arc<TimeLimit>,
-    /// Where everything is that is elsewhere, if the source is a bundle: then nobody else is asked.
-    bundle: Option<(RelPath, Bundle)>,
-}
-
-impl Fetching {
-    /// The directory of an entry of the bundle.
-    fn bundled(
-        &self,
-        top: &RelPath,
-        bundle: &Bundle,
-        id: &str,
-        of: &str,
-    ) -> Result<String, String> {
-        let at = RelPath::parse(&format!(".windlass/{id}")).map_err(|error| error.to_string())?;
-        if self.files.entry(&at).is_some() {
-            return Ok(format!("/{}", at.as_str()));
-        }
-        let entry = bundle.find(id).ok_or_else(|| {
-            format!("{of} is not in the bundle: make it anew with `windlass bundle`")
-        })?;
-        let file = top.join(&entry.file).map_err(|error| error.to_string())?;
-        let archive = self.files.read(&file).map_err(|error| error.to_string())?;
-        entry.check(&archive)?;
-        Ok(self.files.put_tree(id, sources::getter::unpack(&archive)?))
-    }
-}
-
-impl Fetch for Fetching {
-    fn fetch(&self, address: &Address) -> Result<String, String> {
-        if let Some((top, bundle)) = &self.bundle {
-            return self.bundled(top, bundle, &bundle::address_id(address), &address.to_string());
-        }
-        let wanted = origin::wanted(address)?;
-        let key = bundle::address_id(address);
-        let mut reaching = self.reaching.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = reaching.fetched.get(&key) {
-            return Ok(place.clone());
-        }
-        let (most, most_bytes) = MOST_ADDRESSES;
-        let Reaching { permits, getter, fetched, bytes, .. } = &mut *reaching;
-        let Some(getter) = getter else {
-            return Err("addresses in a helmfile are disabled by --no-remote-bases: put the files into the source"
-                .to_owned());
-        };
-        if fetched.len() >= most {
-            return Err(format!("a helmfile may name at most {most} addresses"));
-        }
-        let got = self.limit.pause(|| permits.while_asking(|| getter.get(&wanted, None)))?;
-        let got = got.ok_or("the server has nothing")?;
-        *bytes = bytes.saturating_add(got.files.bytes());
-        if *bytes > most_bytes {
-            return Err(format!("what addresses name is larger than {most_bytes} bytes"));
-        }
-        let place = self.files.put_tree(&format!("address-{}", fetched.len()), got.files);
-        fetched.insert(key, place.clone());
-        Ok(place)
-    }
-
-    fn chart(&self, chart: &Wanted) -> Result<String, String> {
-        let (id, name) = (bundle::chart_id(chart), &chart.name);
-        if let Some((top, bundle)) = &self.bundle {
-            let place =
-                self.bundled(top, bundle, &id, &format!("the chart {name} {}", chart.range))?;
-            return Ok(format!("{place}/{name}"));
-        }
-        let place = format!("/.windlass/{id}/{name}");
-        let at =
-            RelPath::parse(place.trim_start_matches('/')).map_err(|error| error.to_string())?;
-        let mut reaching = self.reaching.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.files.entry(&at).is_some() {
-            return Ok(place);
-        }
-        if reaching.is_verified_only {
-            return Err(format!(
-                "chart `{name}` of {} is not verified, and the namespace requires verified sources; copy the chart \
-                 into the source",
-                chart.url
-            ));
-        }
-        let Reaching { charts, permits, runtime, .. } = &mut *reaching;
-        let archive = self
-            .limit
-            .pause(|| permits.while_asking(|| runtime.block_on(charts.archive(chart))))
-            .map_err(|error| format!("{error:#}"))?;
-        let parts = load::archive_entries(&archive).map_err(|error| error.to_string())?;
-        let parts: Vec<(String, File)> =
-            parts.into_iter().map(|file| (format!("{name}/{}", file.name), file)).collect();
-        self.files.put(&id, parts.iter().map(|(path, file)| (path.as_str(), &*file.data)))?;
-        Ok(place)
-    }
 }
 
 /// Renders charts of which other charts are made.

@@ -1,0 +1,258 @@
+//! What a helmfile names on other servers, put beside its source: charts, addresses, or the entries of its bundle.
+//!
+//! Blocks. Elsewhere: repositories and registries (`charts.rs`), addresses (`origin.rs`), the lock of a bundle
+//! (`helmfile::bundle`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use helm::chart::{File, load};
+use helmfile::bundle::{self, Bundle};
+use helmfile::{Address, Fetch, Wanted};
+use sources::getter::Getter;
+use tokio::runtime::Handle;
+use tree::{Files as _, RelPath};
+
+use super::charts::Charts;
+use super::files::Beside;
+use super::origin;
+use crate::controllers::kustomization::bases::BuildPermits;
+use crate::time_limit::TimeLimit;
+
+/// How many addresses a helmfile may name.
+const MOST_ADDRESSES: usize = 128;
+
+/// How many bytes may be beside a source: charts, what addresses name, and entries of its bundle, unpacked.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Why nothing is fetched where only verified sources may be used.
+pub(super) const NOT_VERIFIED: &str =
+    "it is not verified, and the namespace requires verified sources; copy it into the source";
+
+/// What fetching takes.
+pub(super) struct Reaching {
+    charts: Charts,
+    permits: BuildPermits,
+    /// Or why addresses are not fetched.
+    getter: Result<Getter, &'static str>,
+    runtime: Handle,
+    /// Whether only what is in the source may be used, since that alone is verified.
+    is_verified_only: bool,
+    /// Where what an address named was put.
+    fetched: BTreeMap<String, String>,
+}
+
+impl Reaching {
+    /// Nothing was fetched yet.
+    pub(super) fn new(
+        charts: Charts,
+        permits: BuildPermits,
+        getter: Result<Getter, &'static str>,
+        runtime: Handle,
+        is_verified_only: bool,
+    ) -> Self {
+        Self { charts, permits, getter, runtime, is_verified_only, fetched: BTreeMap::new() }
+    }
+}
+
+/// Fetches charts of repositories and registries, and what addresses name, and puts them beside the source.
+pub(super) struct Fetching {
+    files: Arc<Beside>,
+    reaching: Mutex<Reaching>,
+    limit: Arc<TimeLimit>,
+    budget: Mutex<Budget>,
+    /// Where everything is that is elsewhere, if the source is a bundle: then no server is asked.
+    bundle: Option<(RelPath, Bundle)>,
+}
+
+impl Fetching {
+    /// Nothing was fetched yet for the helmfile in a directory.
+    ///
+    /// # Errors
+    /// There is a lock of a bundle that cannot be read.
+    pub(super) fn new(
+        files: Arc<Beside>,
+        directory: &str,
+        reaching: Reaching,
+        limit: Arc<TimeLimit>,
+    ) -> Result<Self, String> {
+        let bundle = bundle_of(&files, directory)?;
+        let (reaching, budget) = (Mutex::new(reaching), Mutex::new(Budget::of(MOST_BYTES)));
+        Ok(Self { files, reaching, limit, budget, bundle })
+    }
+
+    fn reaching(&self) -> MutexGuard<'_, Reaching> {
+        self.reaching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a bundle has, beside the helmfile or at the top of the source, and the directory of it; nothing if it is none.
+fn bundle_of(files: &Beside, directory: &str) -> Result<Option<(RelPath, Bundle)>, String> {
+    let own = RelPath::parse(directory.trim_start_matches('/')).map_err(|it| it.to_string())?;
+    for top in [own, RelPath::root()] {
+        let at = top.join(bundle::FOLDER).map_err(|error| error.to_string())?;
+        let lock = at.join(bundle::LOCK).map_err(|error| error.to_string())?;
+        if files.entry(&lock).is_some() {
+            let text = files.read(&lock).map_err(|error| error.to_string())?;
+            return Ok(Some((at, Bundle::parse(&text)?)));
+        }
+    }
+    Ok(None)
+}
+
+/// The directory of an entry of a bundle, unpacked beside the source.
+fn bundled(
+    files: &Beside,
+    (top, bundle): (&RelPath, &Bundle),
+    (id, of): (&str, &str),
+    budget: &mut Budget,
+) -> Result<String, String> {
+    let at = RelPath::parse(&format!(".windlass/{id}")).map_err(|error| error.to_string())?;
+    if files.entry(&at).is_some() {
+        return Ok(format!("/{}", at.as_str()));
+    }
+    let missing = || format!("{of} is not in the bundle: rebuild it with `windlass bundle`");
+    let entry = bundle.find(id).ok_or_else(missing)?;
+    let file = top.join(&entry.file).map_err(|error| error.to_string())?;
+    let archive = files.read(&file).map_err(|error| error.to_string())?;
+    entry.check(&archive)?;
+    // What is left of the budget bounds the unpacking itself.
+    let tree = sources::getter::unpack(&archive, budget.left);
+    let tree = tree.map_err(|error| format!("{}/{}: {error}", bundle::FOLDER, entry.file))?;
+    budget.charge(tree.bytes())?;
+    Ok(files.put_tree(id, tree))
+}
+
+/// How many bytes may still be put beside a source.
+#[derive(Debug)]
+struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    fn of(left: u64) -> Self {
+        Self { left }
+    }
+
+    /// Takes bytes, before they are put anywhere.
+    fn charge(&mut self, bytes: u64) -> Result<(), String> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| {
+            format!(
+                "the charts and addresses of the helmfile are larger than {MOST_BYTES} bytes: divide it into several \
+                 Helmfiles with spec.selectors"
+            )
+        })?;
+        Ok(())
+    }
+}
+
+impl Fetch for Fetching {
+    fn fetch(&self, address: &Address) -> Result<String, String> {
+        let key = bundle::address_id(address);
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((top, bundle)) = &self.bundle {
+            let entry = (key.as_str(), &*address.to_string());
+            return bundled(&self.files, (top, bundle), entry, &mut budget);
+        }
+        let wanted = origin::wanted(address)?;
+        let mut reaching = self.reaching();
+        let Reaching { permits, getter, fetched, .. } = &mut *reaching;
+        if let Some(place) = fetched.get(&key) {
+            return Ok(place.clone());
+        }
+        let getter = getter.as_ref().map_err(|why| (*why).to_owned())?;
+        if fetched.len() >= MOST_ADDRESSES {
+            return Err(format!("a helmfile may name at most {MOST_ADDRESSES} addresses"));
+        }
+        let got = self.limit.pause(|| permits.while_asking(|| getter.get(&wanted, None)))?;
+        let got = got.ok_or(origin::NO_CONTENT)?;
+        budget.charge(got.files.bytes())?;
+        let place = self.files.put_tree(&format!("address-{}", fetched.len()), got.files);
+        fetched.insert(key, place.clone());
+        Ok(place)
+    }
+
+    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+        let (id, name) = (bundle::chart_id(chart), &chart.name);
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((top, bundle)) = &self.bundle {
+            let entry = (id.as_str(), &*format!("the chart {name} {}", chart.range));
+            let place = bundled(&self.files, (top, bundle), entry, &mut budget)?;
+            return Ok(format!("{place}/{name}"));
+        }
+        let place = format!("/.windlass/{id}/{name}");
+        let at =
+            RelPath::parse(place.trim_start_matches('/')).map_err(|error| error.to_string())?;
+        let mut reaching = self.reaching();
+        if self.files.entry(&at).is_some() {
+            return Ok(place);
+        }
+        if reaching.is_verified_only {
+            return Err(format!("chart `{name}` of {}: {NOT_VERIFIED}", chart.url));
+        }
+        let Reaching { charts, permits, runtime, .. } = &mut *reaching;
+        let archive = self
+            .limit
+            .pause(|| permits.while_asking(|| runtime.block_on(charts.archive(chart))))
+            .map_err(|error| format!("{error:#}"))?;
+        let parts = load::archive_entries(&archive).map_err(|error| error.to_string())?;
+        let bytes = parts.iter().map(|file| (file.name.len() + file.data.len()) as u64);
+        budget.charge(bytes.fold(0, u64::saturating_add))?;
+        let parts: Vec<(String, File)> =
+            parts.into_iter().map(|file| (format!("{name}/{}", file.name), file)).collect();
+        self.files.put(&id, parts.iter().map(|(path, file)| (path.as_str(), &*file.data)))?;
+        Ok(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmfile::bundle::Entry;
+    use sources::archive::{Contents, write};
+    use tree::Memory;
+
+    use super::*;
+
+    /// A bundle with so many entries of a kilobyte each.
+    fn bundle(entries: usize) -> (Beside, Bundle) {
+        let (mut files, mut lock) = (Vec::new(), Bundle::default());
+        for number in 0..entries {
+            let mut contents = Contents::new();
+            contents.file(RelPath::parse("f").unwrap(), false, vec![b'x'; 1_000]).unwrap();
+            let read = |_: &RelPath, data: &Vec<u8>| Ok::<_, std::io::Error>(data.clone());
+            let archive = write(Vec::new(), &contents, read).unwrap();
+            let (id, file) = (number.to_string(), format!("{number}.tgz"));
+            let digest = bundle::digest(&archive);
+            lock.entries.push(Entry { id: id.clone(), of: id, file: file.clone(), digest });
+            files.push((format!("{}/{file}", bundle::FOLDER), archive));
+        }
+        (Beside::new(Arc::new(Memory::from_files(files).unwrap())), lock)
+    }
+
+    #[test]
+    fn the_entries_of_a_bundle_have_one_budget() {
+        let (files, lock) = bundle(3);
+        let top = RelPath::parse(bundle::FOLDER).unwrap();
+        let mut budget = Budget::of(2_500);
+        let mut unpacked = |id: &str| bundled(&files, (&top, &lock), (id, id), &mut budget);
+        assert_eq!(unpacked("0").unwrap(), "/.windlass/0");
+        assert_eq!(unpacked("1").unwrap(), "/.windlass/1");
+        // One that is there costs nothing more.
+        assert_eq!(unpacked("0").unwrap(), "/.windlass/0");
+        let error = unpacked("2").unwrap_err();
+        assert!(
+            error.starts_with("windlass-bundle/2.tgz: ") && error.contains("larger than"),
+            "{error}"
+        );
+        assert!(files.entry(&RelPath::parse(".windlass/2").unwrap()).is_none());
+        assert!(unpacked("3").unwrap_err().contains("rebuild it with"));
+    }
+
+    #[test]
+    fn a_budget_is_charged_before_anything_is_put() {
+        let mut budget = Budget::of(10);
+        assert_eq!(budget.charge(10), Ok(()));
+        assert!(budget.charge(1).unwrap_err().contains("spec.selectors"));
+    }
+}
