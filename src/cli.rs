@@ -115,7 +115,8 @@ const HELMFILE: &str = "Print what a helmfile says and render its releases, as `
 const HISTORY: &str = "Print what was applied or released, and when";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const MAN: &str = "Write the manual pages of all commands";
-const MIGRATE: &str = "Take a cluster over from Flux, or give it back; convert objects of others";
+const MIGRATE: &str =
+    "Take a cluster over from Flux, or give it back; convert objects of other tools";
 const RECONCILE: &str = "Reconcile objects now, and follow what happens";
 const RESUME: &str = "Resume objects that are suspended";
 const SERVE: &str = "Run the operator";
@@ -127,7 +128,7 @@ const TREE: &str = "Print what an object applied, down to Pods, with health";
 const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
 const VALUES: &str = "Print the values of a HelmRelease, and which source sets each";
 const VERSION: &str = "Print the version of windlass, and those of what it reproduces";
-const WHY: &str = "Say why an object is not ready, and what would help";
+const WHY: &str = "Explain why an object is not ready and how to fix it";
 
 /// Exit status of a command that found something to mend.
 const FOUND: u8 = 1;

@@ -116,19 +116,19 @@ async fn getting_started(story: &Story) -> Result<()> {
     std::fs::write(path, manifest.replace(url, &server.url(&repository)))?;
 
     let commands = tutorial::commands(&page);
-    ensure!(commands.len() <= 9, "{} commands", commands.len());
+    ensure!(commands.len() <= 10, "{} commands", commands.len());
     let mut windlass = None;
     let mut told = String::new();
     for command in &commands {
         told = story.typed(command, folder.path())?;
         match command.as_str() {
             "windlass install" => windlass = Some(story.installed("flux-system").await?),
-            "kubectl -n hello get gitrepositories,kustomizations,helmreleases" => {
+            "windlass get all -n hello" => {
                 ensure!(told.contains("stored artifact for revision 'master@sha1:"), "{told}");
                 ensure!(told.contains("Applied revision: master@sha1:"), "{told}");
                 ensure!(told.contains("Helm install succeeded"), "{told}");
             }
-            "kubectl -n hello get kustomization app" => {
+            "windlass why kustomization/app -n hello" => {
                 ensure!(
                     told.contains("`missing` does not exist in the artifact; correct spec.path"),
                     "{told}"
@@ -142,7 +142,7 @@ async fn getting_started(story: &Story) -> Result<()> {
             _ => {}
         }
     }
-    ensure!(told.contains("helmrelease.helm.toolkit.fluxcd.io/web configured"), "{told}");
+    ensure!(told.contains("HelmRelease/hello/web is resumed"), "{told}");
     for (target, value) in [("applied", "1"), ("released", "2")] {
         let map = story.expect(&Target::config_map(target).in_namespace("hello")).await?;
         ensure!(map.data["data"]["value"] == value, "{:?}", map.data);

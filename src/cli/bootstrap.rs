@@ -45,13 +45,13 @@ pub(super) struct Args {
 enum Provider {
     /// Use any Git server, over SSH or HTTPS
     Git(Box<Git>),
-    /// Use a repository of GitHub, which is created if there is none
+    /// Use a GitHub repository; it is created if it does not exist
     #[command(name = "github")]
     GitHub(Box<Hosted>),
-    /// Use a repository of GitLab, which is created if there is none
+    /// Use a GitLab repository; it is created if it does not exist
     #[command(name = "gitlab")]
     GitLab(Box<Hosted>),
-    /// Use a repository of Gitea or Forgejo, which is created if there is none
+    /// Use a Gitea or Forgejo repository; it is created if it does not exist
     Gitea(Box<Hosted>),
 }
 
@@ -148,7 +148,7 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
     let asks = forge.is_none() && !args.silent;
     if access.is_generated() && asks && !std::io::stdin().is_terminal() {
         bail!(
-            "a deploy key would be generated, and nobody is there to give it access: pass \
+            "a deploy key would be generated, but stdin is not a terminal, so its access cannot be confirmed: pass \
              --private-key-file, or --silent if the key in Secret {namespace}/{} gets access later",
             args.given.secret_name
         );

@@ -33,13 +33,13 @@ pub(super) struct Args {
     /// Archive to write (.tar.gz)
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Environment whose charts are put into it; may be repeated
+    /// Environment to include; may be repeated
     #[arg(short, long, value_name = "NAME")]
     environment: Vec<String>,
     /// Helmfile in the directory [default: as `windlass helmfile`]
-    #[arg(short, long, default_value = "", value_name = "FILE")]
+    #[arg(short, long, default_value = "", hide_default_value = true, value_name = "FILE")]
     file: String,
-    /// Selector of releases whose charts are put into it; may be repeated
+    /// Selector of releases to include; may be repeated
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Vec<String>,
     /// State value (`a.b=c`), if charts depend on it; may be repeated
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     say(
         Mark::Success,
         &format!(
-            "{} has {} files, {parts} of them with charts and addresses of other servers: {}",
+            "{}: {} files; {parts} fetched charts and addresses; {}",
             args.output.display(),
             contents.files().count(),
             bundle::digest(&archive)
@@ -126,7 +126,7 @@ fn put(contents: &mut Contents<Vec<u8>>, path: &str, data: Vec<u8>) -> anyhow::R
 
 /// The files of the directory, but for those of Git, of an earlier bundle, and the archive itself.
 fn own(folder: &Path, output: &Path) -> anyhow::Result<Contents<Vec<u8>>> {
-    let output = std::path::absolute(output)?;
+    let output = resolved(output)?;
     let mut contents = Contents::new();
     let mut left = vec![(folder.to_owned(), String::new(), DEPTH)];
     while let Some((at, shown, depth)) = left.pop() {
@@ -155,6 +155,19 @@ fn own(folder: &Path, output: &Path) -> anyhow::Result<Contents<Vec<u8>>> {
         }
     }
     Ok(contents)
+}
+
+/// The file that a path leads to, through links, whether or not it is there.
+fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
+    if let Ok(path) = std::fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let (parent, name) = (path.parent(), path.file_name());
+    let name = name.with_context(|| format!("{} is not the name of a file", path.display()))?;
+    let parent = parent.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = std::fs::canonicalize(parent)
+        .with_context(|| format!("cannot read {}", parent.display()))?;
+    Ok(found.join(name))
 }
 
 /// What was fetched, packed.
@@ -230,8 +243,16 @@ mod tests {
             write(path);
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
-        let contents = own(folder.path(), &folder.path().join("out.tar.gz")).unwrap();
-        let paths: Vec<&str> = contents.files().map(|(path, _)| path.as_str()).collect();
-        assert_eq!(paths, ["app/Chart.yaml", "helmfile.yaml"]);
+        // The archive is the same file by whatever name it is reached.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let (to_folder, to_file) = (elsewhere.path().join("d"), elsewhere.path().join("f"));
+        std::os::unix::fs::symlink(folder.path(), &to_folder).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("out.tar.gz"), &to_file).unwrap();
+        let top = std::fs::canonicalize(folder.path()).unwrap();
+        for output in [top.join("out.tar.gz"), to_folder.join("out.tar.gz"), to_file] {
+            let contents = own(&top, &output).unwrap();
+            let paths: Vec<&str> = contents.files().map(|(path, _)| path.as_str()).collect();
+            assert_eq!(paths, ["app/Chart.yaml", "helmfile.yaml"], "{}", output.display());
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use cause::related;
+use cause::{hold, last_seen, related};
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::connection::print;
 use super::kind;
 use super::place::{Place, Site};
-use super::row::{Row, hold, time};
+use super::row::{Row, time};
 use super::table::{Colour, Screen, age, clean, cut};
 use super::why;
 
@@ -83,7 +83,8 @@ fn text(
     }
     line("applied by", &related::applier(object).map(|id| id.subject()).unwrap_or_default());
     line("source", &subjects(&related::sources(object)));
-    line("depends on", &subjects(&related::dependencies(object)));
+    let dependencies = related::dependencies(object).into_iter().map(|it| it.object);
+    line("depends on", &subjects(&dependencies.collect::<Vec<_>>()));
     let interval = object.get("spec").and_then(|it| it["interval"].as_str()).unwrap_or_default();
     line("interval", interval);
     out.push_str(&conditions(object, on, now));
@@ -99,14 +100,14 @@ fn text(
     }
     match events {
         Ok(mut events) => {
-            events.sort_by_key(|it| time(it.get("lastTimestamp")));
+            events.sort_by_key(last_seen);
             let newest = events.iter().rev().take(SHOWN);
             if !events.is_empty() {
                 out.push_str("events\n");
             }
             for event in newest {
                 let field = |key| event.get(key).and_then(Value::as_str).unwrap_or_default();
-                let since = age(time(event.get("lastTimestamp")), now);
+                let since = age(last_seen(event), now);
                 let text =
                     format!("{since} {} {}: {}", field("type"), field("reason"), field("message"));
                 out.push_str(&format!("  {}\n", on.wrapped(&cut(&clean(&text), 400), 4)));

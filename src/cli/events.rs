@@ -1,8 +1,9 @@
 //! `windlass events`: what happened to objects of windlass and to their sources.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use cause::related;
+use cause::{last_seen, related};
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
@@ -11,7 +12,6 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::place::{Scope, Site, say_left_out, shown};
-use super::row::time;
 use super::table::{Cell, Colour, Screen, Table, age};
 
 /// The flags of `windlass events`.
@@ -34,6 +34,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass events -n apps                       of all objects of windlass in a namespace
   windlass events ks/app -n apps                of a Kustomization and its source
   windlass events -A --types Warning
+  windlass events -A -l team=web                of the objects with a label
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -44,8 +45,10 @@ Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be rea
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (events, left_out) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let about = about(&site, args).await?;
-        gather(&site, args, about.as_deref()).await
+        let (about, mut left_out) = about(&site, args).await?;
+        let (events, more) = gather(&site, args, about.as_ref()).await?;
+        left_out.extend(more);
+        anyhow::Ok((events, left_out))
     })?;
     let values: Vec<Value> = events.iter().map(|it| shown(it.clone()).into_value()).collect();
     if report(&values, args.output)?.is_none() {
@@ -62,33 +65,51 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
 
-/// The object that events are wanted of, and its sources.
-async fn about(site: &Site, args: &Args) -> anyhow::Result<Option<Vec<ObjectId>>> {
-    if args.what.is_empty() {
-        return Ok(None);
+/// What events are wanted of.
+struct About {
+    objects: BTreeSet<ObjectId>,
+    /// Where their events are; that of the command if there is none.
+    namespaces: Vec<Option<String>>,
+}
+
+/// The object that events are wanted of and its sources, or the objects that labels select; and what could not be listed.
+async fn about(site: &Site, args: &Args) -> anyhow::Result<(Option<About>, Vec<String>)> {
+    let labels = args.scope.labels.as_str();
+    let mut objects = BTreeSet::new();
+    if !args.what.is_empty() {
+        let target = kind::one(&site.cluster, &args.what).await?;
+        args.scope.check(std::slice::from_ref(&target))?;
+        let object = kind::read(site, &target).await?;
+        objects.insert(object.id());
+        objects.extend(related::sources(&object));
+        let namespaces: BTreeSet<String> = objects.iter().map(|id| id.namespace.clone()).collect();
+        let namespaces = namespaces.into_iter().map(Some).collect();
+        return Ok((Some(About { objects, namespaces }), Vec::new()));
     }
-    let target = kind::one(&site.cluster, &args.what).await?;
-    let object = kind::read(site, &target).await?;
-    let mut ids = vec![object.id()];
-    ids.extend(related::sources(&object));
-    Ok(Some(ids))
+    if labels.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let mut left_out = Vec::new();
+    for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
+        let refused = site.list(&target, labels, |found| {
+            objects.extend(found.iter().map(Object::id));
+            Ok(())
+        });
+        left_out.extend(refused.await?);
+    }
+    Ok((Some(About { objects, namespaces: vec![None] }), left_out))
 }
 
 async fn gather(
     site: &Site,
     args: &Args,
-    about: Option<&[ObjectId]>,
+    about: Option<&About>,
 ) -> anyhow::Result<(Vec<Object>, Vec<String>)> {
     let gvk = Gvk::new("v1", "Event");
     let resource = site.cluster.resource(&gvk).await?;
     let mut found: Vec<Object> = Vec::new();
     let mut left_out = Vec::new();
-    let mut namespaces: Vec<Option<String>> = vec![None];
-    if let Some(ids) = about {
-        namespaces = ids.iter().map(|id| Some(id.namespace.clone())).collect();
-        namespaces.sort();
-        namespaces.dedup();
-    }
+    let namespaces = about.map_or_else(|| vec![None], |it| it.namespaces.clone());
     for namespace in namespaces {
         let target = kind::Target { resource: resource.clone(), namespace, name: None };
         let refused = site.list(&target, "", |events| {
@@ -99,7 +120,10 @@ async fn gather(
                     .is_none_or(|kind| field(it, "type").eq_ignore_ascii_case(kind));
                 let of = object_of(it);
                 is_of_type
-                    && about.map_or_else(|| related::is_reconciled(&of), |ids| ids.contains(&of))
+                    && about.map_or_else(
+                        || related::is_reconciled(&of),
+                        |about| about.objects.contains(&of),
+                    )
             });
             found.extend(wanted);
             Ok(())
@@ -119,11 +143,6 @@ fn object_of(event: &Object) -> ObjectId {
     let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
     let group = Gvk::new(&text("apiVersion"), "").group;
     ObjectId::new(&text("namespace"), &text("name"), &group, &text("kind"))
-}
-
-fn last_seen(event: &Object) -> Option<reconcile::Time> {
-    let series = event.get("series").and_then(|it| time(it.get("lastObservedTime")));
-    series.or_else(|| time(event.get("lastTimestamp"))).or_else(|| time(event.get("eventTime")))
 }
 
 fn row(event: &Object, now: reconcile::Time) -> Vec<Cell> {

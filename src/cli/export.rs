@@ -46,7 +46,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let left_out = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let mut left_out = Vec::new();
-        for target in kind::targets(&site.cluster, &args.what).await? {
+        let targets = kind::targets(&site.cluster, &args.what).await?;
+        args.scope.check(&targets)?;
+        for target in targets {
             if target.name.is_some() {
                 document(kind::read(&site, &target).await?)?;
                 continue;

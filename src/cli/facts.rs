@@ -73,7 +73,7 @@ impl<'c> Facts<'c> {
                 self.known.insert(query, answer);
             }
         }
-        bail!("the cause lies too deep: {ROUNDS} questions were not enough")
+        bail!("no cause found after {ROUNDS} rounds of requests")
     }
 
     /// Finds out in which version a kind is served.
@@ -91,10 +91,7 @@ impl<'c> Facts<'c> {
         match query {
             Query::Object(id) => {
                 let Some(resource) = self.kinds.get(&(id.group.clone(), id.kind.clone())) else {
-                    return Ok(Answer::Refused(format!(
-                        "the cluster does not serve the kind {}",
-                        id.kind
-                    )));
+                    return Ok(Answer::Refused(unserved(&id.kind)));
                 };
                 let found = self.cluster.get(resource, &id.namespace, &id.name).await?;
                 Ok(Answer::Objects(found.into_iter().map(without_data).collect()))
@@ -143,6 +140,18 @@ pub(super) async fn resource(
     }
     let found = cluster.kinds_called(&format!("{}.{group}", kind.to_lowercase())).await?;
     Ok(found.into_iter().find(|it| it.gvk.kind == kind))
+}
+
+/// What is said of a kind that the cluster does not serve.
+pub(super) fn unserved(kind: &str) -> String {
+    format!("the cluster does not serve the kind {kind}")
+}
+
+/// Reads an object of any kind; the error is for a person.
+pub(super) async fn read(cluster: &Cluster, id: &ObjectId) -> Result<Option<Object>, String> {
+    let found = resource(cluster, &id.group, &id.kind).await.map_err(|error| error.to_string())?;
+    let found = found.ok_or_else(|| unserved(&id.kind))?;
+    cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
 }
 
 /// An object without the values of a Secret: that it is there is all that is asked.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::connection::{Mark, print, say};
 use super::kind::{self, Target};
-use super::output::{Format, Writer};
+use super::output::{Format, Shape, Writer};
 use super::place::{Scope, Site, say_left_out};
 use super::row::Row;
 use super::table::{Cell, Colour, Screen, Table, age};
@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// Leave out the titles of the table
     #[arg(long)]
     no_header: bool,
-    /// Print what is there, then every change, until it is interrupted
+    /// List objects, then watch for changes
     #[arg(short, long)]
     watch: bool,
 }
@@ -57,6 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let work = async |site: Site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let targets = kind::targets(&site.cluster, &args.what).await?;
+        args.scope.check(&targets)?;
         if args.watch {
             return watch(&site, args, &targets, selector.as_ref()).await;
         }
@@ -123,8 +124,12 @@ impl Printer {
         let screen = if is_wide { Screen { width: None, ..screen } } else { screen };
         let table = Table::new(&titles, screen);
         let table = if args.no_header { table.headless() } else { table };
-        let is_single = matches!(targets, [target] if target.name.is_some());
-        let writer = Writer::new(args.output, is_single);
+        let shape = match targets {
+            _ if args.watch => Shape::Stream,
+            [target] if target.name.is_some() => Shape::One,
+            _ => Shape::List,
+        };
+        let writer = Writer::new(args.output, shape);
         Self { table, writer, format: args.output, has_namespaces, has_kinds, printed: 0 }
     }
 
@@ -148,7 +153,7 @@ impl Printer {
             cells.push(Cell::new(object.namespace()));
         }
         let name = match self.has_kinds {
-            true => format!("{}/{}", object.kind().to_lowercase(), object.name()),
+            true => format!("{}/{}", kind::qualified(&object.gvk()).to_lowercase(), object.name()),
             false => object.name().to_owned(),
         };
         cells.push(Cell::new(&name));

@@ -147,6 +147,20 @@ pub(super) fn words(names: &Names) -> impl Iterator<Item = String> {
     [names.kind.to_lowercase(), names.plural.to_owned()].into_iter().chain(short)
 }
 
+/// A kind in words, with its group where the bare kind means one of another group.
+pub(super) fn qualified(gvk: &Gvk) -> String {
+    match called(&gvk.kind.to_lowercase()) {
+        Some(meant) if meant.group != gvk.group && is_ours(gvk) => {
+            format!("{}.{}", gvk.kind, gvk.group)
+        }
+        _ => gvk.kind.clone(),
+    }
+}
+
+fn is_ours(gvk: &Gvk) -> bool {
+    crds::names().any(|it| it.group == gvk.group && it.kind == gvk.kind)
+}
+
 fn unknown(word: &str) -> String {
     let all: Vec<String> = crds::names().flat_map(words).collect();
     let kinds: Vec<&str> = crds::names().map(|it| it.plural).collect();
@@ -218,6 +232,16 @@ mod tests {
         let operator = found("helmfile.apps.mumoshu.github.io");
         assert_eq!(operator, Some(("apps.mumoshu.github.io", "Helmfile")));
         assert_eq!(found("helmrelease.helm.sh"), None);
+    }
+
+    #[test]
+    fn two_kinds_of_one_name_are_told_apart() {
+        let shown = |version, kind| qualified(&Gvk::new(version, kind));
+        assert_eq!(shown("helmfile.windlass.dev/v1alpha1", "Helmfile"), "Helmfile");
+        let operator = shown("apps.mumoshu.github.io/v1alpha1", "Helmfile");
+        assert_eq!(operator, "Helmfile.apps.mumoshu.github.io");
+        assert_eq!(shown("kustomize.toolkit.fluxcd.io/v1", "Kustomization"), "Kustomization");
+        assert_eq!(shown("v1", "ConfigMap"), "ConfigMap");
     }
 
     #[test]

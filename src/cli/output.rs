@@ -46,27 +46,42 @@ pub(super) fn report<T: Serialize>(value: &T, format: ReportFormat) -> anyhow::R
     Ok(Some(()))
 }
 
+/// What several objects are together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// There is one object, by its name.
+    One,
+    /// A List.
+    List,
+    /// Documents that follow one another, without an end.
+    Stream,
+}
+
 /// Writes objects one by one, as kubectl writes them together.
 pub(super) struct Writer {
     format: Format,
-    /// Whether there is one object, by its name.
-    is_single: bool,
+    shape: Shape,
     written: usize,
 }
 
 impl Writer {
-    pub(super) fn new(format: Format, is_single: bool) -> Self {
-        Self { format, is_single, written: 0 }
+    pub(super) fn new(format: Format, shape: Shape) -> Self {
+        Self { format, shape, written: 0 }
     }
 
     /// # Errors
     /// The reader is gone.
     pub(super) fn object(&mut self, object: Object) -> anyhow::Result<()> {
+        print(&self.text(object)?)
+    }
+
+    fn text(&mut self, object: Object) -> anyhow::Result<String> {
         let is_first = self.written == 0;
         self.written += 1;
-        let text = match self.format {
+        let is_list = self.shape == Shape::List;
+        Ok(match self.format {
             Format::Name => format!("{}\n", name(&object)),
-            Format::Json if self.is_single => {
+            Format::Json if !is_list => {
                 format!("{}\n", serde_json::to_string_pretty(&shown(object).into_value())?)
             }
             Format::Json => {
@@ -77,24 +92,26 @@ impl Writer {
                 };
                 format!("{begin}{}", serde_json::to_string(&shown(object).into_value())?)
             }
-            Format::Yaml if self.is_single => goyaml::emit(&shown(object).into_value())?,
+            Format::Yaml if !is_list => {
+                let begin = if is_first { "" } else { "---\n" };
+                format!("{begin}{}", goyaml::emit(&shown(object).into_value())?)
+            }
             Format::Yaml => {
                 let begin = if is_first { "apiVersion: v1\nkind: List\nitems:\n" } else { "" };
                 format!("{begin}{}", item(&goyaml::emit(&shown(object).into_value())?))
             }
             Format::Table | Format::Wide => String::new(),
-        };
-        print(&text)
+        })
     }
 
     /// # Errors
     /// The reader is gone.
     pub(super) fn end(&self) -> anyhow::Result<()> {
         let text = match (self.format, self.written) {
-            (Format::Json, _) if self.is_single => "",
+            _ if self.shape != Shape::List => "",
             (Format::Json, 0) => "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[]}\n",
             (Format::Json, _) => "\n]}\n",
-            (Format::Yaml, 0) if !self.is_single => "apiVersion: v1\nkind: List\nitems: []\n",
+            (Format::Yaml, 0) => "apiVersion: v1\nkind: List\nitems: []\n",
             _ => "",
         };
         print(text)
@@ -119,5 +136,33 @@ pub(super) fn name(object: &Object) -> String {
     match gvk.group.as_str() {
         "" => format!("{kind}/{}", object.name()),
         group => format!("{kind}.{group}/{}", object.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn written(format: Format, shape: Shape) -> String {
+        let mut writer = Writer::new(format, shape);
+        let object = |name: &str| {
+            Object::new(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": name}}))
+                .unwrap()
+        };
+        ["a", "b"].map(|name| writer.text(object(name)).unwrap()).concat()
+    }
+
+    #[test]
+    fn what_a_watch_writes_is_read_document_by_document() {
+        let json = written(Format::Json, Shape::Stream);
+        let all = serde_json::Deserializer::from_str(&json).into_iter::<Value>();
+        let names = all.map(|it| it.unwrap()["metadata"]["name"].clone()).collect::<Vec<_>>();
+        assert_eq!(names, ["a", "b"]);
+        let yaml = written(Format::Yaml, Shape::Stream);
+        let documents: Vec<&str> = yaml.split("---\n").collect();
+        assert_eq!(documents.len(), 2);
+        assert!(documents.iter().all(|it| it.starts_with("apiVersion: v1\n")), "{yaml}");
     }
 }

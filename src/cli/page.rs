@@ -23,7 +23,7 @@ Other kinds of the cluster can be named wherever an object is read, such as `win
 The program also works as a plugin of kubectl, if it is installed as `kubectl-windlass`.
 
 Tables are cut to the terminal; elsewhere, lines are whole. Colors are used on a terminal only, not if `$NO_COLOR` is set, and nothing is said by them alone. Control characters of names, messages and logs are printed as `\\u{1b}`.
-What a user may not read is left out and named on stderr; nothing is concluded from it.
+Objects that you may not read are omitted and listed on stderr; nothing is concluded from their absence.
 
 | exit status | meaning |
 |---|---|

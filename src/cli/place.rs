@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use objects::Object;
 use serde_json::Value;
@@ -51,6 +51,21 @@ pub(super) struct Scope {
         value_name = "LABELS"
     )]
     pub(super) labels: String,
+}
+
+impl Scope {
+    /// Refuses labels together with a name, as kubectl does.
+    ///
+    /// # Errors
+    /// A target is one object, and there are labels.
+    pub(super) fn check(&self, targets: &[Target]) -> anyhow::Result<()> {
+        let is_named = targets.iter().any(|target| target.name.is_some());
+        ensure!(
+            !is_named || self.labels.is_empty(),
+            "-l selects among objects that are not named: leave out the name or -l"
+        );
+        Ok(())
+    }
 }
 
 /// A cluster, and the namespace that a command is about.

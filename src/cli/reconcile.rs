@@ -10,7 +10,7 @@ use objects::{Object, ObjectId};
 use serde_json::{Map, json};
 
 use super::connection::{Mark, say};
-use super::facts::resource;
+use super::facts::{resource, unserved};
 use super::kind::{self, Target};
 use super::place::Site;
 use super::row::Row;
@@ -79,8 +79,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 for id in chain(&site, object).await? {
                     let target = target_of(&site, &id).await?;
                     let source = kind::read(&site, &target).await?;
-                    ask(&site, &target, &source, args, true).await?;
+                    match no_run(&source) {
+                        Some(why) => say(Mark::Warning, &why),
+                        None => ask(&site, &target, &source, args, true).await?,
+                    }
                 }
+            }
+            if let Some(why) = no_run(object) {
+                say(Mark::Warning, &why);
+                return Ok(());
             }
             ask(&site, target, object, args, args.wait).await?;
             if !args.wait {
@@ -90,6 +97,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         })
         .await
     })
+}
+
+/// Why an object has no run to ask for or to wait for; none if it has.
+fn no_run(object: &Object) -> Option<String> {
+    let subject = object.id().subject();
+    let why = match object.kind() {
+        _ if Row::of(object, jiff::Timestamp::now()).is_suspended() => {
+            "is suspended and was not reconciled; `windlass resume` ends that"
+        }
+        _ if !related::has_no_runs(object) => return None,
+        "ExternalArtifact" => "is updated by another controller and was not reconciled",
+        "HelmRepository" => "is of type oci: it has no status and nothing to reconcile",
+        _ => "has no status and nothing to reconcile",
+    };
+    Some(clean(&format!("{subject} {why}")))
 }
 
 /// The sources of an object and theirs, the outermost first.
@@ -111,7 +133,7 @@ async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<ObjectId>> {
 
 async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<Target> {
     let Some(resource) = resource(&site.cluster, &id.group, &id.kind).await? else {
-        bail!("the cluster does not serve the kind {}", id.kind);
+        bail!(unserved(&id.kind));
     };
     Ok(Target { resource, namespace: Some(id.namespace.clone()), name: Some(id.name.clone()) })
 }
@@ -134,10 +156,7 @@ async fn ask(
     }
     let patch = json!({"metadata": {"annotations": annotations}});
     let changed = change(site, target, object, &patch).await?;
-    // Kinds without a status, such as a HelmRepository of type `oci`, answer nothing.
-    let is_silent = changed.get("status").is_none_or(|it| it.get("conditions").is_none())
-        && changed.get("spec").is_some_and(|spec| spec["type"] == "oci");
-    match waits && !is_silent {
+    match waits {
         true => await_run(site, target, &changed, Awaited::Request(token)).await,
         false => Ok(()),
     }
@@ -169,6 +188,9 @@ pub(super) async fn await_run(
                 return Ok(());
             }
             bail!("{}", why::line(site, &id).await?);
+        }
+        if Row::of(&now, jiff::Timestamp::now()).is_suspended() {
+            bail!("it was suspended meanwhile; `windlass resume` ends that");
         }
         let text =
             condition(&now, "Reconciling").map(|said| clean(said.message)).unwrap_or_default();
@@ -217,6 +239,27 @@ mod tests {
         let awaited = Awaited::Request("now".to_owned());
         assert!(!is_handled(&object(&json!({"lastHandledReconcileAt": "before"})), &awaited));
         assert!(is_handled(&object(&json!({"lastHandledReconcileAt": "now"})), &awaited));
+    }
+
+    #[test]
+    fn what_has_no_runs_is_not_waited_for() {
+        let of = |kind: &str, spec: Value| {
+            let value = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind,
+                "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
+            no_run(&Object::new(value).unwrap())
+        };
+        for (kind, spec, text) in [
+            ("ExternalArtifact", json!({}), "another controller"),
+            ("Alert", json!({}), "has no status"),
+            ("Provider", json!({}), "has no status"),
+            ("HelmRepository", json!({"type": "oci"}), "type oci"),
+            ("GitRepository", json!({"suspend": true}), "is suspended"),
+        ] {
+            let why = of(kind, spec).unwrap();
+            assert!(why.starts_with(&format!("{kind}/b/a ")) && why.contains(text), "{why}");
+        }
+        assert_eq!(of("GitRepository", json!({})), None);
+        assert_eq!(of("HelmRepository", json!({})), None);
     }
 
     #[test]

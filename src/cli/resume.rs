@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use ::reconcile::{SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use cause::related;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
@@ -39,14 +40,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         each(&site, &args.chosen, async |target, object| {
             let subject = clean(&object.id().subject());
             let is_switched_on = object.get("spec").is_none_or(|spec| spec["suspend"] != true);
-            let is_free = is_switched_on && super::row::hold(object).is_none();
+            let is_free = is_switched_on && cause::hold(object).is_none();
             if is_free && !Row::of(object, jiff::Timestamp::now()).is_suspended() {
                 say(Mark::Success, &format!("{subject} is not suspended"));
                 return Ok(());
             }
             let changed = change(&site, target, object, &patch).await?;
             say(Mark::Success, &format!("{subject} is resumed"));
-            match args.wait {
+            match args.wait && !related::has_no_runs(&changed) {
                 true => reconcile::await_run(&site, target, &changed, Awaited::Generation).await,
                 false => Ok(()),
             }

@@ -76,17 +76,8 @@ pub(super) fn short(revision: &str) -> String {
     }
 }
 
-/// The hold of an object, from its annotations.
-pub(super) fn hold(object: &Object) -> Option<Hold> {
-    Hold::of(|key| object.annotation(key))
-}
-
 fn suspension(object: &Object, now: Time) -> String {
-    let is_suspended = object.get("spec").is_some_and(|spec| spec["suspend"] == true);
-    let hold = hold(object);
-    if !is_suspended || hold.as_ref().is_some_and(|hold| hold.is_expired(now)) {
-        return String::new();
-    }
+    let Some(hold) = cause::suspension(object, now) else { return String::new() };
     let owner = hold.as_ref().and_then(Hold::owner).unwrap_or("yes").to_owned();
     match hold.and_then(|hold| hold.expires_at()) {
         Some(at) => format!("{owner} until {}", at.strftime("%Y-%m-%dT%H:%MZ")),

@@ -51,7 +51,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let site = site.everywhere(args.scope.all_namespaces);
         let (mut counts, mut left_out) = (Vec::new(), Vec::new());
         for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
-            let mut count = Count { kind: target.resource.gvk.kind.clone(), ..Count::default() };
+            let mut count =
+                Count { kind: kind::qualified(&target.resource.gvk), ..Count::default() };
             let now = jiff::Timestamp::now();
             let refused = site.list(&target, &args.scope.labels, |objects| {
                 for object in objects {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use cause::related;
+use cause::{hold, related};
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use objects::Object;
@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use super::connection::{Mark, say};
 use super::kind::{self, Target};
 use super::place::{Scope, Site, say_left_out};
-use super::row::hold;
 use super::table::clean;
 use crate::settings::parse_duration;
 
@@ -28,10 +27,10 @@ pub(super) const MANAGER: &str = "windlass-cli";
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) chosen: Chosen,
-    /// Why, for others
+    /// Reason, shown to others
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// When it is resumed by itself: a time such as 2026-11-24T21:00:00Z, or a duration such as 2h
+    /// When it resumes automatically: a time such as 2026-11-24T21:00:00Z, or a duration such as 2h
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Who suspends; by default the user of the kubeconfig
@@ -119,6 +118,7 @@ pub(super) async fn each(
 ) -> anyhow::Result<ExitCode> {
     let site = site.within(chosen.scope.all_namespaces);
     let targets = kind::targets(&site.cluster, &chosen.what).await?;
+    chosen.scope.check(&targets)?;
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for target in &targets {
         if target.name.is_some() {

@@ -9,7 +9,7 @@ use objects::{Object, ObjectId};
 use serde::Serialize;
 
 use super::connection::print;
-use super::facts::resource;
+use super::facts;
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::place::{Place, Site};
@@ -82,7 +82,7 @@ async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
     while stops.len() < LONGEST {
         let Some((id, relation)) = above(&at).filter(|(id, _)| !seen.contains(id)) else { break };
         seen.push(id.clone());
-        match read(site, &id).await {
+        match facts::read(&site.cluster, &id).await {
             Ok(Some(object)) => {
                 stops.push(stop(&object, relation));
                 at = object;
@@ -98,8 +98,10 @@ async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
         }
     }
     if stops.len() == 1 && !related::is_reconciled(&at.id()) {
-        let text = "neither windlass nor Flux applied it: it has no label and no owner of theirs";
-        stops.push(nothing(&at.id(), "applied by nobody known", text));
+        let text =
+            "not applied by windlass or Flux: it has neither their labels nor an owner reference";
+        let stop = nothing(&at.id(), "applied by", text);
+        stops.push(Stop { object: "unknown".to_owned(), ..stop });
     }
     Ok(stops)
 }
@@ -115,15 +117,6 @@ fn above(object: &Object) -> Option<(ObjectId, &'static str)> {
     related::controller(object)
         .map(|id| (id, "controlled by"))
         .or_else(|| related::applier(object).map(|id| (id, "applied by")))
-}
-
-async fn read(site: &Site, id: &ObjectId) -> Result<Option<Object>, String> {
-    let found =
-        resource(&site.cluster, &id.group, &id.kind).await.map_err(|error| error.to_string())?;
-    let Some(found) = found else {
-        return Err(format!("the cluster does not serve the kind {}", id.kind));
-    };
-    site.cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
 }
 
 fn nothing(id: &ObjectId, relation: &'static str, message: &str) -> Stop {
@@ -159,14 +152,18 @@ fn stop(object: &Object, relation: &'static str) -> Stop {
         relation,
         ready: row.ready,
         revision: whole.map_or(row.revision, str::to_owned),
-        url: if is_ours {
-            sources::bases::without_credentials(&spec("url"))
-        } else {
-            String::new()
-        },
+        url: if is_ours { address(&spec("url"), &spec("source")) } else { String::new() },
         path: if is_ours { spec("path") } else { String::new() },
         message: row.message,
         metadata: metadata.collect(),
+    }
+}
+
+/// The URL of a source, or the address of a Helmfile, without what may be secret.
+fn address(url: &str, source: &str) -> String {
+    match helmfile::Address::parse(source) {
+        Some(address) if url.is_empty() => address.to_string(),
+        _ => sources::bases::without_credentials(url),
     }
 }
 
@@ -198,6 +195,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_credentials() {
+        assert_eq!(address("https://u:pw@h/r", ""), "https://***@h/r");
+        let source = "git::https://u:pw@h/r@deploy/helmfile.yaml?ref=v1";
+        assert_eq!(address("", source), "git::https://h/r@deploy/helmfile.yaml");
+        assert_eq!(address("", ""), "");
+    }
 
     #[test]
     fn a_way_leads_through_controllers_and_appliers_to_the_source() {

@@ -10,8 +10,8 @@ use objects::{Gvk, Object, ObjectId};
 use serde::Serialize;
 
 use super::connection::print;
-use super::facts::{AT_ONCE, resource};
-use super::kind;
+use super::facts::{self, AT_ONCE};
+use super::kind::{self, Target};
 use super::output::{ReportFormat, report};
 use super::place::{Place, Site};
 use super::row::Row;
@@ -21,7 +21,7 @@ use crate::cluster::ClusterError;
 /// The flags of `windlass tree`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
-    /// The object: a source, or what applies
+    /// A source, Kustomization, HelmRelease or Helmfile
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
     what: Vec<String>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // What it gets its files from stands above it.
         let mut top = tree;
         for id in sources.into_iter().take(1) {
-            let source = grower.read(&id).await;
+            let source = facts::read(&site.cluster, &id).await;
             top = Branch { below: vec![top], ..describe(&id, source) };
         }
         anyhow::Ok(top)
@@ -99,31 +99,26 @@ struct Grower<'s> {
 type Read = Result<Option<Object>, String>;
 
 impl Grower<'_> {
-    async fn read(&self, id: &ObjectId) -> Read {
-        let cluster = &self.site.cluster;
-        let found =
-            resource(cluster, &id.group, &id.kind).await.map_err(|error| error.to_string())?;
-        let Some(found) = found else {
-            return Err(format!("the cluster does not serve the kind {}", id.kind));
-        };
-        cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
-    }
-
     async fn grow(&mut self, object: Object) -> anyhow::Result<Branch> {
         let id = object.id();
         self.way.push(id.clone());
         let mut below = Vec::new();
         if related::is_reconciled(&id) {
             let mut ids = related::applied(&object);
-            ids.extend(self.users(&id).await);
+            if related::is_elsewhere(&object) {
+                below.extend(self.elsewhere(std::mem::take(&mut ids)));
+            }
+            let (users, unreadable) = self.users(&id).await?;
+            below.extend(unreadable);
+            ids.extend(users);
             ids.retain(|id| {
                 !self.way.contains(id) && (!self.is_compact || related::is_reconciled(id))
             });
             ids.truncate(self.left);
             self.left -= ids.len();
-            let this = &*self;
+            let cluster = &self.site.cluster;
             let reads = ids.into_iter().map(|id| async move {
-                let read = this.read(&id).await;
+                let read = facts::read(cluster, &id).await;
                 (id, read)
             });
             let found: Vec<(ObjectId, Read)> =
@@ -136,20 +131,29 @@ impl Grower<'_> {
                 });
             }
         } else if let Some(selector) = cause::pod::selector(&object).filter(|_| !self.is_compact) {
-            below = self.pods(&id, &selector).await;
+            below = self.pods(&id, &selector).await?;
         }
         self.way.pop();
         Ok(Branch { below, ..describe(&id, Ok(Some(object))) })
     }
 
-    /// What uses a source.
-    async fn users(&self, id: &ObjectId) -> Vec<ObjectId> {
-        let mut found = Vec::new();
+    /// What was applied in the cluster of `spec.kubeConfig`, of which no object is read.
+    fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<Branch> {
+        ids.retain(|id| !self.is_compact || related::is_reconciled(id));
+        ids.truncate(self.left);
+        self.left -= ids.len();
+        let why = "is in the cluster of spec.kubeConfig, which is not read";
+        ids.iter().map(|id| describe(id, Err(why.to_owned()))).collect()
+    }
+
+    /// What uses a source, and what could not be listed.
+    async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<Branch>)> {
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         let is_source =
             crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind);
         // A tree that began at what uses a source does not lead back through it.
         if !is_source || self.way.len() > 1 {
-            return found;
+            return Ok((found, unreadable));
         }
         for names in crds::names() {
             let gvk = Gvk {
@@ -157,44 +161,53 @@ impl Grower<'_> {
                 version: names.version.to_owned(),
                 kind: names.kind.to_owned(),
             };
-            let Ok(kind) = self.site.cluster.resource(&gvk).await else { continue };
-            // Others may refer to a source across namespaces.
-            let everywhere = self.site.cluster.list_part(&kind, "", ("", ""), None).await;
-            let part = match everywhere {
-                Err(error) if error.code() == Some(403) => {
-                    self.site.cluster.list_part(&kind, &id.namespace, ("", ""), None).await
-                }
-                part => part,
+            let resource = match self.site.cluster.resource(&gvk).await {
+                Ok(resource) => resource,
+                // One whose CRD is not installed has no objects.
+                Err(ClusterError::NoSuchKind { .. }) => continue,
+                Err(error) => return Err(error.into()),
             };
-            let objects = part.map(|it| it.objects).unwrap_or_default();
-            let users = objects.iter().filter(|it| related::sources(it).contains(id));
-            found.extend(users.map(Object::id));
+            let mut keep = |objects: Vec<Object>| {
+                let users = objects.iter().filter(|it| related::sources(it).contains(id));
+                found.extend(users.map(Object::id));
+                Ok(())
+            };
+            // Others may refer to a source across namespaces.
+            let mut target = Target { resource, namespace: Some(String::new()), name: None };
+            let left_out = self.site.list(&target, "", &mut keep).await?;
+            if !left_out.is_empty() {
+                target.namespace = Some(id.namespace.clone());
+                self.site.list(&target, "", &mut keep).await?;
+            }
+            unreadable.extend(left_out.into_iter().map(|why| left_out_of(&target, why)));
         }
-        found
+        found.sort();
+        found.dedup();
+        Ok((found, unreadable))
     }
 
-    async fn pods(&mut self, id: &ObjectId, selector: &str) -> Vec<Branch> {
-        let found = async {
-            let pods = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
-            self.site.cluster.list_part(&pods, &id.namespace, (selector, ""), None).await
-        };
-        match found.await {
-            Ok(part) => {
-                let pods: Vec<Object> = part.objects.into_iter().take(self.left).collect();
-                self.left -= pods.len();
-                pods.into_iter().map(|pod| describe(&pod.id(), Ok(Some(pod)))).collect()
-            }
-            Err(error) => vec![unreadable("Pods", &error)],
-        }
+    async fn pods(&mut self, id: &ObjectId, selector: &str) -> anyhow::Result<Vec<Branch>> {
+        let resource = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
+        let target = Target { resource, namespace: Some(id.namespace.clone()), name: None };
+        let mut pods = Vec::new();
+        let left_out = self.site.list(&target, selector, |found| {
+            pods.extend(found.into_iter().take(self.left - pods.len()));
+            Ok(())
+        });
+        let left_out = left_out.await?;
+        self.left -= pods.len();
+        let branches = pods.into_iter().map(|pod| describe(&pod.id(), Ok(Some(pod))));
+        let left_out = left_out.into_iter().map(|why| left_out_of(&target, why));
+        Ok(branches.chain(left_out).collect())
     }
 }
 
-fn unreadable(what: &str, error: &ClusterError) -> Branch {
+fn left_out_of(target: &Target, message: String) -> Branch {
     Branch {
-        object: what.to_owned(),
+        object: target.resource.plural.clone(),
         health: "Unknown".to_owned(),
         revision: String::new(),
-        message: error.to_string(),
+        message,
         below: Vec::new(),
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Args {
     what: Vec<String>,
     #[command(flatten)]
     place: Place,
-    /// Folder or archive of the chart, to show its own values, too
+    /// Folder or archive of the chart; also show the chart's default values
     #[arg(long, value_name = "PATH")]
     chart: Option<PathBuf>,
     /// Format

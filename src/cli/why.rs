@@ -38,8 +38,8 @@ pub(super) const EXAMPLES: &str = "Examples:
 The first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
 object itself reports, then the objects that it applied, down to Pod, container and its last lines.
 
-Exit status: 0 if all is well; 1 if there is something to mend; 2 if it could not be found out; 3 if the cluster cannot be
-reached.";
+Exit status: 0 if the object is ready; 1 if it is not ready, or a cause was found; 2 if the object could not be read; 3 if
+the cluster cannot be reached.";
 
 /// Explains an object.
 ///
@@ -116,14 +116,14 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
         block("next", next);
     }
     if let Some(advice) = why.advice.as_ref().filter(|_| why.is_finding()) {
-        block("do", &advice.text);
+        block("fix", &advice.text);
         if let Some(command) = &advice.command {
             // Whole and on one line, to be copied.
             out.push_str(&format!("{:INDENT$}{}\n", "", clean(command)));
         }
     }
     for remark in &why.remarks {
-        out.push_str(&format!("{:INDENT$}{}\n", "besides", on.wrapped(&clean(remark), INDENT)));
+        out.push_str(&format!("{:INDENT$}{}\n", "note", on.wrapped(&clean(remark), INDENT)));
     }
     out
 }
@@ -139,6 +139,8 @@ pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use cause::{Advice, Cause, Problem, Step};
     use expect_test::expect;
 
@@ -193,9 +195,9 @@ mod tests {
             printed  no such table: \u{1b}[31musers
             event    Pod/apps/web-1 BackOff: Back-off restarting failed container
             next     it is retried within 1m
-            do       read what the container printed
+            fix      read what the container printed
                      kubectl -n apps logs web-1 --all-containers --previous
-            besides  Secret/apps/db cannot be read: forbidden
+            note     Secret/apps/db cannot be read: forbidden
         "#]]
         .assert_eq(&at(80));
         expect![[r#"
@@ -207,10 +209,71 @@ mod tests {
             printed  no such table: \u{1b}[31musers
             event    Pod/apps/web-1 BackOff: Back-off restarting failed container
             next     it is retried within 1m
-            do       read what the container printed
+            fix      read what the container printed
                      kubectl -n apps logs web-1 --all-containers --previous
-            besides  Secret/apps/db cannot be read: forbidden
+            note     Secret/apps/db cannot be read: forbidden
         "#]].assert_eq(&at(140));
+    }
+
+    /// The reasons that the files below a folder write, without those of tests.
+    fn reasons(folder: &std::path::Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("tests") {
+                reasons(&path, found);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let has_list = code.contains("\nreasons! {");
+                for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                    let constant = line.split_once("Reason::new(\"").map(|(_, rest)| rest);
+                    let listed = line.split_once(" = \"").filter(|(name, _)| {
+                        has_list
+                            && name.trim().bytes().all(|it| it.is_ascii_uppercase() || it == b'_')
+                    });
+                    let word = constant
+                        .or(listed.map(|(_, rest)| rest))
+                        .and_then(|it| it.split('"').next());
+                    found.extend(word.map(str::to_owned));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_reason_that_windlass_writes_is_known_to_the_walk() {
+        let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut found = BTreeSet::new();
+        for folder in ["src", "sources/src", "engines"] {
+            reasons(&top.join(folder), &mut found);
+        }
+        assert!(found.len() > 80, "{found:?}");
+        // These tell of no failure.
+        let fine = [
+            "Succeeded",
+            "Progressing",
+            "ProgressingWithRetry",
+            "ReconciliationSucceeded",
+            "InstallSucceeded",
+            "UpgradeSucceeded",
+            "TestSucceeded",
+            "RollbackSucceeded",
+            "UninstallSucceeded",
+            "AwaitingTests",
+            "NoDriftDetected",
+            "DriftCorrected",
+            "NewArtifact",
+            "ChartPullSucceeded",
+            "ChartPackageSucceeded",
+            "Open",
+            "Closed",
+            "DrawsValues",
+            "NoEffect",
+        ];
+        let is_known =
+            |reason: &str| fine.contains(&reason) || cause::reason::problem(reason).is_some();
+        let unknown: Vec<_> = found.iter().filter(|reason| !is_known(reason)).collect();
+        assert!(unknown.is_empty(), "engines/cause/src/reason.rs does not know {unknown:?}");
     }
 
     #[test]

@@ -69,6 +69,10 @@ async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() ->
     let said = windlass(&story, &["reconcile", "ks/app", "--with-source", "--wait"])?;
     ensure!(said.code == Some(2) && said.err.contains("is not ready: "), "{said:?}");
     ensure!(said.err.contains("a.yaml"), "{said:?}");
+    windlass(&story, &["suspend", "gitrepo/app"])?.ended(0)?;
+    let said = windlass(&story, &["reconcile", "ks/app", "--with-source"])?;
+    let skipped = format!("GitRepository/{}/app is suspended and was not", story.namespace);
+    ensure!(said.code == Some(0) && said.err.contains(&skipped), "{said:?}");
     let said = windlass(&story, &["reconcile", "ks/app", "--reset"])?;
     ensure!(said.code == Some(2) && said.err.contains("for HelmReleases"), "{said:?}");
     story.end().await

@@ -48,6 +48,8 @@ async fn a_kind_is_named_by_kind_plural_short_name_and_subject() -> Result<()> {
     );
     let said = err(anywhere(&story, &["get", "ks/app", "-n", "default"])?, 2)?;
     ensure!(said.contains("add -n "), "{said}");
+    let said = err(windlass(&story, &["get", "ks/app", "-l", "team=web"])?, 2)?;
+    ensure!(said.contains("leave out the name or -l"), "{said}");
     err(windlass(&story, &["get"])?, 2)?;
     err(windlass(&story, &["get", "ks", "--status-selector", "x"])?, 2)?;
     story.end().await

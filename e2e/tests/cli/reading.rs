@@ -56,6 +56,13 @@ async fn what_was_applied_is_read_from_both_ends() -> Result<()> {
             && events.contains(&format!("GitRepository/{ns}/app")),
         "{events}"
     );
+    let labels = json!({"metadata": {"labels": {"team": "web"}}});
+    story.merge(&Target::kustomization("app"), labels).await?;
+    let events = said(&["events", "-l", "team=web"])?;
+    ensure!(
+        events.contains(&format!("Kustomization/{ns}/app")) && !events.contains("NewArtifact"),
+        "{events}"
+    );
     let manifest = said(&["export", "ks/app"])?;
     ensure!(
         manifest.contains("kind: Kustomization") && !manifest.contains("status:"),

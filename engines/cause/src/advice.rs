@@ -48,11 +48,11 @@ pub(crate) fn advice(
         Problem::Fetch => (fetch(held), None),
         Problem::Credentials => (credentials(held), None),
         Problem::Verification => {
-            ("compare the key or digest of the spec with what was published".to_owned(), None)
+            ("compare the key or digest in the spec with the published one".to_owned(), None)
         }
         Problem::Cycle => ("remove one of the entries of the cycle from its spec".to_owned(), None),
         Problem::Dependency => {
-            ("check that object".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
+            ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
         }
         Problem::Build => ("correct the file that the message names, and push".to_owned(), None),
         Problem::Values => ("correct the values that the message names".to_owned(), None),
@@ -79,7 +79,7 @@ pub(crate) fn advice(
             ("correct the Pod template, or the quota or policy that refuses it".to_owned(), None)
         }
         Problem::Volume => (
-            "check the storage class and what provides its volumes".to_owned(),
+            "check the StorageClass and its provisioner".to_owned(),
             Some(format!("kubectl -n {namespace} describe {}", kubectl_name(id))),
         ),
         Problem::Health | Problem::Other => (
@@ -87,7 +87,18 @@ pub(crate) fn advice(
             Some(format!("kubectl{} describe {}", in_namespace(id), kubectl_name(id))),
         ),
     };
-    Some(Advice { text, command })
+    Some(Advice { text, command: command.filter(|_| is_plain(id)) })
+}
+
+/// Whether an object is named so that its names are words of a shell, whoever chose them.
+fn is_plain(id: &ObjectId) -> bool {
+    let is_of_name = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-')
+    };
+    let is_word = |text: &str| !text.starts_with('-') && text.bytes().all(is_of_name);
+    let kind = id.kind.to_lowercase();
+    !id.name.is_empty()
+        && [&id.name, &id.namespace, &id.group, &kind].into_iter().all(|it| is_word(it))
 }
 
 fn missing(id: &ObjectId) -> (String, Option<String>) {
@@ -107,7 +118,7 @@ fn missing(id: &ObjectId) -> (String, Option<String>) {
 }
 
 fn deletion(id: &ObjectId) -> (String, Option<String>) {
-    let text = "wait for its finalizers, or find out who has to remove them".to_owned();
+    let text = "wait for its finalizers, or find the controller that removes them".to_owned();
     (text, Some(format!("kubectl{} get {} -o yaml", in_namespace(id), kubectl_name(id))))
 }
 

@@ -4,13 +4,16 @@
 //! were applied, down to Pod, container, exit and the newest warning event. It has no cluster: it says which facts it needs
 //! ([`Query`]), gets them ([`Answer`]), and is called again until it has a result ([`Why`]).
 //!
-//! Here: the walk (`walk.rs`), workloads (`workload.rs`), Pods ([`pod`]), what an object refers to ([`related`]), what would
-//! help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
+//! Here: the walk (`walk.rs`), workloads (`workload.rs`), Pods ([`pod`]), what an object refers to ([`related`]), what reasons
+//! are about ([`reason`]), suspensions (`hold.rs`), events (`event.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
 
 mod advice;
 mod condition;
+mod event;
 mod fact;
+mod hold;
 pub mod pod;
+pub mod reason;
 pub mod related;
 mod result;
 mod walk;
@@ -20,7 +23,9 @@ mod workload;
 mod tests;
 
 pub use condition::{Said, condition};
+pub use event::last_seen;
 pub use fact::{Answer, Known, Query};
+pub use hold::{hold, suspension};
 pub use result::{Advice, Cause, Problem, State, Step, Why};
 
 use objects::ObjectId;

@@ -83,6 +83,10 @@ fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
         let exit = exit_code(container);
         return Some(Trouble::Waiting { pod, container: name, reason, message, exit });
     }
+    // What was before it was started again is over.
+    if is_running(container) {
+        return None;
+    }
     let exit = exit_code(container).filter(|code| *code != 0)?;
     let (reason, message) = told(ended(container)?);
     Some(Trouble::Ended { pod, container: name, reason, message, exit })
@@ -93,9 +97,9 @@ fn unscheduled(pod: &Object) -> Option<Trouble> {
     Some(Trouble::Unscheduled { pod: pod.name().to_owned(), message: said.message.to_owned() })
 }
 
-/// The container that has failed, now or before it was started again.
+/// The container that has failed, now or before it waits to be started again.
 pub fn failed(pod: &Object) -> Option<&str> {
-    let has_failed = |it: &&Value| exit_code(it).is_some_and(|code| code != 0);
+    let has_failed = |it: &&Value| !is_running(it) && exit_code(it).is_some_and(|code| code != 0);
     containers(pod).find(has_failed)?.get("name")?.as_str()
 }
 
@@ -110,6 +114,10 @@ fn containers(pod: &Object) -> impl Iterator<Item = &Value> {
 fn ended(container: &Value) -> Option<&Value> {
     let state = container.get("state").and_then(|it| it.get("terminated"));
     state.or_else(|| container.get("lastState")?.get("terminated"))
+}
+
+fn is_running(container: &Value) -> bool {
+    container.get("state").is_some_and(|it| it.get("running").is_some())
 }
 
 fn exit_code(container: &Value) -> Option<i64> {

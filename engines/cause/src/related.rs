@@ -2,6 +2,7 @@
 
 use apply::Inventory;
 use objects::{Object, ObjectId};
+use reconcile::depends_on;
 use serde_json::Value;
 
 use crate::condition::text;
@@ -9,9 +10,28 @@ use crate::condition::text;
 /// The API group of Flux's sources.
 const SOURCES: &str = "source.toolkit.fluxcd.io";
 
+/// The API group of helmfile-operator, whose kind windlass reconciles, too.
+const HELMFILE_OPERATOR: &str = "apps.mumoshu.github.io";
+
+/// The kinds that apply objects, each with what the names of its labels have before `name` and `namespace`.
+const APPLIERS: [(&str, &str, &str); 4] = [
+    ("kustomize.toolkit.fluxcd.io", "Kustomization", ""),
+    ("helm.toolkit.fluxcd.io", "HelmRelease", ""),
+    ("helmfile.windlass.dev", "Helmfile", ""),
+    (HELMFILE_OPERATOR, "Helmfile", "helmfile-"),
+];
+
 /// Whether an object is of a kind that windlass or Flux reconciles.
 pub fn is_reconciled(id: &ObjectId) -> bool {
-    id.group.ends_with(".fluxcd.io") || id.group.ends_with(".windlass.dev")
+    let of = |domain: &str| id.group.ends_with(domain);
+    of(".fluxcd.io") || of(".windlass.dev") || id.group == HELMFILE_OPERATOR
+}
+
+/// Whether an object reports no runs by its nature, such as a HelmRepository of type `oci`.
+pub fn has_no_runs(object: &Object) -> bool {
+    let is_oci = object.get("spec").is_some_and(|spec| text(spec, "type") == "oci");
+    let is_repository = object.kind() == "HelmRepository" && is_oci;
+    is_repository || matches!(object.kind(), "Alert" | "Provider" | "ExternalArtifact")
 }
 
 /// The objects that an object gets its files from, such as the source of a Kustomization.
@@ -46,8 +66,42 @@ fn chart_of(release: &Object, template: &Value) -> ObjectId {
     ObjectId::new(&namespace, &name, SOURCES, "HelmChart")
 }
 
-/// What has to be ready before an object is reconciled, in the order of its spec.
-pub fn dependencies(object: &Object) -> Vec<ObjectId> {
+/// What has to be ready before an object is reconciled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dependency {
+    /// The object.
+    pub object: ObjectId,
+    /// The object of another group that is meant if the first does not exist.
+    pub otherwise: Option<ObjectId>,
+    /// The release of the object that has to be ready: its name, or its namespace and name.
+    pub release: Option<String>,
+}
+
+/// What has to be ready before an object is reconciled, in the order of its spec; then what its annotation names.
+pub fn dependencies(object: &Object) -> Vec<Dependency> {
+    let of = |object| Dependency { object, otherwise: None, release: None };
+    listed(object).into_iter().map(of).chain(annotated(object)).collect()
+}
+
+/// What the annotation `windlass.dev/depends-on` names; nothing if it cannot be read, which the status tells.
+fn annotated(object: &Object) -> Vec<Dependency> {
+    let text = object.annotation(depends_on::ANNOTATION).unwrap_or_default();
+    let all = depends_on::parse(text, object.namespace()).unwrap_or_default();
+    let found = all.into_iter().filter_map(|needed| {
+        let kinds = APPLIERS.iter().filter(|(group, kind, _)| needed.may_be(group, kind));
+        let mut ids = kinds
+            .map(|(group, kind, _)| ObjectId::new(&needed.namespace, &needed.name, group, kind));
+        Some(Dependency {
+            object: ids.next()?,
+            otherwise: ids.next(),
+            release: needed.part.clone(),
+        })
+    });
+    found.collect()
+}
+
+/// What `spec.dependsOn` lists.
+fn listed(object: &Object) -> Vec<ObjectId> {
     let listed = object.get("spec").and_then(|it| it.get("dependsOn")).and_then(Value::as_array);
     let group = object.gvk().group;
     let all = listed.into_iter().flatten();
@@ -141,15 +195,15 @@ pub fn applied(object: &Object) -> Vec<ObjectId> {
     ids
 }
 
-/// The object that applied an object, by the labels of Flux's appliers.
+/// Whether what an object applies is in another cluster.
+pub fn is_elsewhere(object: &Object) -> bool {
+    object.get("spec").is_some_and(|spec| spec.get("kubeConfig").is_some())
+}
+
+/// The object that applied an object, by the labels of those who apply.
 pub fn applier(object: &Object) -> Option<ObjectId> {
-    let owners = [
-        ("kustomize.toolkit.fluxcd.io", "Kustomization"),
-        ("helm.toolkit.fluxcd.io", "HelmRelease"),
-        ("helmfile.windlass.dev", "Helmfile"),
-    ];
-    owners.iter().find_map(|(group, kind)| {
-        let label = |key: &str| object.label(&format!("{group}/{key}"));
+    APPLIERS.iter().find_map(|(group, kind, prefix)| {
+        let label = |key: &str| object.label(&format!("{group}/{prefix}{key}"));
         let (name, namespace) = (label("name")?, label("namespace")?);
         let id = ObjectId::new(namespace, name, group, kind);
         // A Kustomization that applies itself is nobody's.

@@ -4,7 +4,7 @@ use objects::{Gvk, LabelSelector, Object, ObjectId};
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use crate::{Answer, Known, Problem, Query, State, Why, explain};
+use crate::{Answer, Known, Problem, Query, State, Why, explain, related};
 
 mod applied;
 mod paused;
@@ -81,6 +81,7 @@ fn gvk(kind: &str) -> Gvk {
     let version = match kind {
         "Kustomization" => "kustomize.toolkit.fluxcd.io/v1",
         "HelmRelease" => "helm.toolkit.fluxcd.io/v2",
+        "Helmfile" => "apps.mumoshu.github.io/v1alpha1",
         "GitRepository" | "HelmChart" | "HelmRepository" => "source.toolkit.fluxcd.io/v1",
         "Deployment" | "ReplicaSet" => "apps/v1",
         "Job" => "batch/v1",
@@ -185,6 +186,20 @@ fn an_object_that_is_what_it_should_be_has_no_cause() {
     let why = Cluster::of(&[app, source(), deployment]).why("Kustomization/app");
     assert_eq!(why.line(), "Kustomization/apps/app is ready: Applied revision: main@sha1:abc");
     assert!(!why.is_finding() && why.cause.is_none() && why.remarks.is_empty(), "{why:#?}");
+}
+
+#[test]
+fn a_helmfile_of_helmfile_operator_is_reconciled_and_applies() {
+    let failed = status("False", "HelmfileError", "release \"web\": no such chart");
+    let helmfile =
+        with("Helmfile/all", &[&json!({"spec": {"source": "git::https://h/r@d"}}), &failed]);
+    let why = Cluster::of(&[helmfile]).why("Helmfile/all");
+    let line = "Helmfile/apps/all is not ready: release \"web\": no such chart";
+    expect(&why, State::NotReady, Problem::Build, "Helmfile/all", line);
+    let labels = json!({"metadata": {"labels": {"apps.mumoshu.github.io/helmfile-name": "all",
+        "apps.mumoshu.github.io/helmfile-namespace": "apps"}}});
+    let applied = Object::new(with("ConfigMap/a", &[&labels])).unwrap();
+    assert_eq!(related::applier(&applied), Some(id("Helmfile/all")));
 }
 
 #[test]

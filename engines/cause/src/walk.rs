@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use apply::health::{self, Health};
 use objects::{Object, ObjectId};
-use reconcile::{Hold, Time, WindowState};
+use reconcile::{Time, WindowState};
 use serde_json::Value;
 
 use crate::condition::{Said, condition, is_set, text, time};
 use crate::fact::{Answer, Known, Query};
-use crate::related;
+use crate::hold::suspension;
+use crate::reason;
+use crate::related::{self, Dependency};
 use crate::result::{Cause, Problem, State, Step, Why};
 
 /// A result, or the queries that have to be answered first.
@@ -35,7 +37,7 @@ pub(crate) struct Found {
 }
 
 /// What is known of one object.
-enum Seen<'k> {
+pub(crate) enum Seen<'k> {
     There(&'k Object),
     Absent,
     Hidden,
@@ -189,8 +191,8 @@ impl<'k> Walk<'k> {
         if let Some(found) = self.missing(object)? {
             return Ok(Some(below(Some(step(said)), found)));
         }
-        if is_of_objects(said.reason)
-            && let Some(found) = self.applied(object, !is_broken_off(said.reason))?
+        if reason::is_of_objects(said.reason)
+            && let Some(found) = self.applied(object, !reason::is_broken_off(said.reason))?
         {
             return Ok(Some(below(Some(step(said)), found)));
         }
@@ -237,7 +239,7 @@ impl<'k> Walk<'k> {
         let observed = observed.and_then(Value::as_i64);
         let text = match (ready, observed) {
             // Some kinds have no status at all.
-            (None, _) if is_static(object) => return None,
+            (None, _) if related::has_no_runs(object) => return None,
             (None, _) => "has not been reconciled yet".to_owned(),
             (Some(said), _) => {
                 let newest = object.generation();
@@ -270,7 +272,7 @@ impl<'k> Walk<'k> {
                 }
                 Seen::Absent | Seen::Hidden => false,
             };
-            let is_of_source = ready.is_some_and(|said| is_about_source(said.reason));
+            let is_of_source = ready.is_some_and(|said| reason::is_about_source(said.reason));
             if is_ready || !has_artifact || is_of_source {
                 return Ok(Some(found));
             }
@@ -285,7 +287,19 @@ impl<'k> Walk<'k> {
 
     /// The first dependency that is not ready.
     fn dependency(&mut self, object: &Object) -> Asked<Option<Found>> {
-        for id in related::dependencies(object) {
+        for Dependency { object, otherwise, release } in related::dependencies(object) {
+            let id = match (self.object(&object)?, otherwise) {
+                (Seen::Absent, Some(other)) if !matches!(self.object(&other)?, Seen::Absent) => {
+                    other
+                }
+                _ => object,
+            };
+            if let (Some(release), Seen::There(helmfile)) = (&release, self.object(&id)?) {
+                let Some(text) = release_not_ready(helmfile, release) else { continue };
+                let found = self.of(&id)?.filter(|it| it.cause.problem != Problem::ExpiredHold);
+                let cause = cause(&id, Problem::Dependency, &text, None);
+                return Ok(Some(found.unwrap_or(Found { steps: Vec::new(), cause })));
+            }
             let found = self.of(&id)?;
             let Seen::There(dependency) = self.object(&id)? else {
                 if found.is_some() {
@@ -335,8 +349,7 @@ impl<'k> Walk<'k> {
         if ids.is_empty() {
             return Ok(None);
         }
-        let is_remote = object.get("spec").is_some_and(|spec| spec.get("kubeConfig").is_some());
-        if is_remote {
+        if related::is_elsewhere(object) {
             self.remarks.insert(format!(
                 "what {} applied is in another cluster, which was not read",
                 object.id().subject()
@@ -377,12 +390,12 @@ impl<'k> Walk<'k> {
     }
 
     /// Asks for all of it at once.
-    fn ask(&self, queries: impl Iterator<Item = Query>) -> Asked<()> {
+    pub(crate) fn ask(&self, queries: impl Iterator<Item = Query>) -> Asked<()> {
         let unknown: Vec<Query> = queries.filter(|it| self.known.get(it).is_none()).collect();
         if unknown.is_empty() { Ok(()) } else { Err(unknown) }
     }
 
-    fn object(&mut self, id: &ObjectId) -> Asked<Seen<'k>> {
+    pub(crate) fn object(&mut self, id: &ObjectId) -> Asked<Seen<'k>> {
         let query = Query::Object(id.clone());
         Ok(match self.known.get(&query) {
             None => return Err(vec![query]),
@@ -428,7 +441,7 @@ impl<'k> Walk<'k> {
                 let until =
                     suspension(object, self.now).flatten().and_then(|hold| hold.expires_at());
                 return Some(until.map_or_else(
-                    || "nothing until it is resumed".to_owned(),
+                    || "not reconciled until it is resumed".to_owned(),
                     |at| format!("the suspension expires at {}", seconds(at)),
                 ));
             }
@@ -467,18 +480,6 @@ impl<'k> Walk<'k> {
     }
 }
 
-/// A suspension in force; its hold, if it has one.
-fn suspension(object: &Object, now: Time) -> Option<Option<Hold>> {
-    let hold = hold(object);
-    let is_expired = hold.as_ref().is_some_and(|hold| hold.is_expired(now));
-    (is_set(object, "suspend") && !is_expired).then_some(hold)
-}
-
-/// What the annotations say about a suspension.
-fn hold(object: &Object) -> Option<Hold> {
-    Hold::of(|key| object.annotation(key))
-}
-
 /// A hold that has expired while `spec.suspend` is still true.
 fn expired_hold(object: &Object) -> Option<Found> {
     let said = condition(object, reconcile::HOLD)?;
@@ -489,68 +490,34 @@ fn expired_hold(object: &Object) -> Option<Found> {
     is_expired.then(|| Found { steps: Vec::new(), cause: cause() })
 }
 
-/// Whether a kind has no status by nature.
-fn is_static(object: &Object) -> bool {
-    let spec = object.get("spec");
-    let is_oci = spec.is_some_and(|it| text(it, "type") == "oci");
-    is_oci || matches!(object.kind(), "Alert" | "Provider" | "ExternalArtifact")
-}
-
-/// Reasons of runs that failed because of their source.
-fn is_about_source(reason: &str) -> bool {
-    matches!(
-        reason,
-        "ArtifactFailed"
-            | "SourceNotReady"
-            | "NoSourceArtifact"
-            | "SourceUnavailable"
-            | "HelmChartNotReady"
-    )
-}
-
-/// Reasons of runs whose cause may be an object that was applied.
-fn is_of_objects(reason: &str) -> bool {
-    matches!(
-        reason,
-        "HealthCheckFailed"
-            | "Progressing"
-            | "InstallFailed"
-            | "UpgradeFailed"
-            | "RollbackFailed"
-            | "TestFailed"
-            | "ReleaseFailed"
-            | "DriftDetected"
-            | "PruneFailed"
-            | "Contested"
-            | "AwaitingCRDs"
-            | "AwaitingClasses"
-            | "AwaitingTermination"
-    )
-}
-
-/// Reasons of operations that may have ended before they made all of their objects: one that is not there is no cause then.
-fn is_broken_off(reason: &str) -> bool {
-    matches!(reason, "InstallFailed" | "UpgradeFailed" | "RollbackFailed" | "ReleaseFailed")
+/// Why a release of a Helmfile is not ready, as its status has it; none if it is.
+fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
+    let rows = helmfile.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
+    let is_it = |row: &&Value| match release.split_once('/') {
+        Some((namespace, name)) => text(row, "namespace") == namespace && text(row, "name") == name,
+        None => text(row, "name") == release,
+    };
+    let Some(row) = rows.into_iter().flatten().find(is_it) else {
+        return Some(format!("the helmfile has no release {release}"));
+    };
+    match (text(row, "state"), text(row, "message")) {
+        ("Ready", _) => None,
+        (state, "") => Some(format!("release {release} is {state}")),
+        (state, message) => Some(format!("release {release} is {state}: {}", shortened(message))),
+    }
 }
 
 /// What the object itself reports.
 fn reported(object: &Object, said: Said<'_>) -> Cause {
-    // What was undone tells of the remedy; what made it necessary stands in `Released` or `TestSuccess`.
-    let is_remedy = matches!(
-        said.reason,
-        "RollbackSucceeded"
-            | "UninstallSucceeded"
-            | "RetriesExceeded"
-            | "MissingRollbackTarget"
-            | "RollbackFailed"
-    );
+    let is_remedy = reason::is_remedy(said.reason);
     let failed = ["Released", "TestSuccess"]
         .iter()
         .filter_map(|kind| condition(object, kind))
         .find(|it| is_remedy && it.status == "False");
     let said = failed.unwrap_or(said);
     let is_stalled = condition(object, reconcile::STALLED).is_some_and(|it| it.status == "True");
-    let problem = problem(said.reason, is_stalled);
+    let otherwise = if is_stalled { Problem::Spec } else { Problem::Other };
+    let problem = reason::problem(said.reason).unwrap_or(otherwise);
     let text = shortened(said.message);
     let id = match problem {
         Problem::Apply | Problem::Health => named_first(object, &text),
@@ -564,45 +531,6 @@ fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
     let applied = related::applied(object);
     let subject = text.split_whitespace().next()?.trim_end_matches([':', ',']);
     applied.into_iter().find(|id| id.subject() == subject)
-}
-
-fn problem(reason: &str, is_stalled: bool) -> Problem {
-    match reason {
-        "AuthenticationFailed" => Problem::Credentials,
-        "GitOperationFailed"
-        | "OCIArtifactPullFailed"
-        | "BucketOperationFailed"
-        | "HTTPOperationFailed"
-        | "IndexationFailed"
-        | "ChartPullError"
-        | "SourceUnavailable"
-        | "NoSourceArtifact" => Problem::Fetch,
-        "VerificationError" | "DigestMismatch" => Problem::Verification,
-        "BuildFailed"
-        | "ArtifactFailed"
-        | "DependencyBuildError"
-        | "ChartPackageError"
-        | "InvalidPath"
-        | "HelmfileError"
-        | "MetadataPatchError" => Problem::Build,
-        "ValuesError" | "ValuesFilesError" | "EnvironmentError" => Problem::Values,
-        "DependencyCycle" | "IncludeCycle" => Problem::Cycle,
-        "DependencyNotReady" => Problem::Dependency,
-        "AccessDenied" => Problem::Access,
-        "ReconciliationFailed"
-        | "InstallFailed"
-        | "UpgradeFailed"
-        | "ReleaseFailed"
-        | "ReconcileError"
-        | "PruneFailed"
-        | "Contested" => Problem::Apply,
-        "TestFailed" => Problem::Test,
-        "HealthCheckFailed" => Problem::Health,
-        "WindowClosed" => Problem::ClosedWindow,
-        "InvalidWindow" => Problem::InvalidWindow,
-        _ if is_stalled => Problem::Spec,
-        _ => Problem::Other,
-    }
 }
 
 fn cause(id: &ObjectId, problem: Problem, text: &str, since: Option<Time>) -> Cause {

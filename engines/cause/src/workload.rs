@@ -5,10 +5,15 @@ use objects::{Object, ObjectId};
 use reconcile::Time;
 
 use crate::condition::{condition, text, time};
+use crate::event::last_seen;
 use crate::fact::Query;
 use crate::pod::{self, Trouble};
+use crate::related;
 use crate::result::{Cause, Problem, Step};
-use crate::walk::{Asked, Found, Walk, shortened};
+use crate::walk::{Asked, Found, Seen, Walk, shortened};
+
+/// How many ReplicaSets with warnings are read, the newest warnings first.
+const MOST_REPLICA_SETS: usize = 32;
 
 impl Walk<'_> {
     /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
@@ -54,7 +59,9 @@ impl Walk<'_> {
         id: &ObjectId,
         pods: &[Object],
     ) -> Asked<Option<(ObjectId, String, String)>> {
-        let events = self.listed(&Query::Warnings(id.namespace.clone()))?;
+        let mut events = self.listed(&Query::Warnings(id.namespace.clone()))?;
+        events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
+        let replica_sets = self.replica_sets(id, &events)?;
         let about = |event: &Object| {
             let of = event.get("involvedObject");
             let field = |key: &str| of.map(|it| text(it, key)).unwrap_or_default().to_owned();
@@ -63,10 +70,10 @@ impl Walk<'_> {
         let is_about = |event: &&Object| {
             let (kind, name, _) = about(event);
             let is_own = kind == id.kind && name == id.name;
-            let is_below = kind == "ReplicaSet" && name.starts_with(&format!("{}-", id.name));
+            let is_below = kind == "ReplicaSet" && replica_sets.contains(&name);
             is_own || is_below || (kind == "Pod" && pods.iter().any(|pod| pod.name() == name))
         };
-        let newest = events.iter().filter(is_about).max_by_key(|event| last_seen(event));
+        let newest = events.iter().find(is_about);
         Ok(newest.map(|event| {
             let (kind, name, version) = about(event);
             let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -74,6 +81,33 @@ impl Walk<'_> {
             let of = ObjectId::new(&id.namespace, &name, group, &kind);
             (of, field("reason").to_owned(), field("message").to_owned())
         }))
+    }
+
+    /// The names of the ReplicaSets that some events are about and that a Deployment controls.
+    fn replica_sets(&mut self, id: &ObjectId, events: &[Object]) -> Asked<Vec<String>> {
+        if (id.group.as_str(), id.kind.as_str()) != ("apps", "Deployment") {
+            return Ok(Vec::new());
+        }
+        let mut found: Vec<ObjectId> = Vec::new();
+        for of in events.iter().filter_map(|event| event.get("involvedObject")) {
+            // The controller of Deployments calls them so; whose they are, their owner references say.
+            let is_named = text(of, "name").starts_with(&format!("{}-", id.name));
+            let set = ObjectId::new(&id.namespace, text(of, "name"), "apps", "ReplicaSet");
+            if text(of, "kind") == "ReplicaSet" && is_named && !found.contains(&set) {
+                found.push(set);
+            }
+        }
+        found.truncate(MOST_REPLICA_SETS);
+        self.ask(found.iter().cloned().map(Query::Object))?;
+        let mut names = Vec::new();
+        for set in found {
+            if let Seen::There(object) = self.object(&set)?
+                && related::controller(object).as_ref() == Some(id)
+            {
+                names.push(set.name);
+            }
+        }
+        Ok(names)
     }
 
     /// The same as one text.
@@ -141,17 +175,6 @@ fn since(object: &Object) -> Option<Time> {
     let said = conditions.iter().filter_map(|kind| condition(object, kind));
     let failing = said.filter(|said| said.status != "True").find_map(|said| said.since);
     failing.or_else(|| time(object.fields().get("metadata")?, "creationTimestamp"))
-}
-
-/// When an event was seen last: old events have `lastTimestamp`, new ones `eventTime` or a series.
-fn last_seen(event: &Object) -> String {
-    let series = event.get("series").map(|it| text(it, "lastObservedTime")).unwrap_or_default();
-    let field = |key| event.get(key).and_then(|it| it.as_str()).unwrap_or_default();
-    [series, field("lastTimestamp"), field("eventTime")]
-        .into_iter()
-        .find(|it| !it.is_empty())
-        .unwrap_or_default()
-        .to_owned()
 }
 
 fn problem(trouble: &Trouble) -> Problem {

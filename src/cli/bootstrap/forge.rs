@@ -62,7 +62,7 @@ pub(super) struct Hosted {
     /// User, organization or group that has the repository
     #[arg(long)]
     owner: String,
-    /// Name of the repository; it is created if there is none
+    /// Name of the repository; it is created if it does not exist
     #[arg(long)]
     repository: String,
     /// Host of the service, if it is not the public one
@@ -136,9 +136,9 @@ impl Forge {
             Service::Gitea => ("GITEA_TOKEN", "gitea.com"),
         };
         let token = args.token.clone().or_else(|| std::env::var(variable).ok());
-        let token = token.filter(|it| !it.is_empty()).with_context(|| {
-            format!("there is no token of {service}: set ${variable}, or pass --token")
-        })?;
+        let token = token
+            .filter(|it| !it.is_empty())
+            .with_context(|| format!("no {service} token: set ${variable}, or pass --token"))?;
         let host = args.hostname.as_deref().unwrap_or(public);
         let host = Url::parse(&format!("https://{host}/"))
             .ok()
@@ -154,9 +154,16 @@ impl Forge {
         };
         // Groups of GitLab have groups.
         let owner_is_name = is_name(&args.owner, service == Service::GitLab);
-        ensure!(owner_is_name, "--owner {} is not a name of {service}", args.owner);
+        ensure!(owner_is_name, "--owner {} is not a valid {service} owner name", args.owner);
         let name = args.repository.trim_end_matches(".git");
-        ensure!(is_name(name, false), "--repository {name} is not a name of {service}");
+        ensure!(
+            is_name(name, false),
+            "--repository {name} is not a valid {service} repository name"
+        );
+        ensure!(
+            service == Service::GitLab || args.visibility != Visibility::Internal,
+            "--visibility internal is for GitLab: {service} has private and public repositories"
+        );
         let tls = Tls { ca: args.following.ca()?.map(String::into_bytes), identity: None };
         Ok(Self {
             service,
@@ -193,7 +200,7 @@ impl Forge {
         Given::token(secret_name, &self.token)
     }
 
-    /// Creates the repository if there is none.
+    /// Creates the repository if it does not exist.
     ///
     /// # Errors
     /// The service rejects it, or did not respond.
@@ -204,14 +211,14 @@ impl Forge {
             (status, _) if status.is_success() => return Ok(()),
             (StatusCode::NOT_FOUND, _) => {}
             (status, body) => {
-                bail!("{} does not show repository {name}: {}", self.service, said(status, &body))
+                bail!("cannot read repository {name} on {}: {}", self.service, said(status, &body))
             }
         }
         let (path, body) = self.creation().await?;
         let (status, body) = self.send(Method::POST, &path, Some(&body)).await?;
         ensure!(
             status.is_success(),
-            "{} does not create repository {name}: {}; create it, or pass --personal if the owner is the user of the \
+            "{} rejected creating repository {name}: {}; create it, or pass --personal if the owner is the user of the \
              token",
             self.service,
             said(status, &body)
@@ -242,7 +249,7 @@ impl Forge {
                 self.send(Method::GET, &format!("groups/{}", encoded(&self.owner)), None).await?;
             ensure!(
                 status.is_success(),
-                "GitLab does not show group {}: {}",
+                "cannot read group {} on GitLab: {}",
                 self.owner,
                 said(status, &group)
             );
@@ -270,7 +277,7 @@ impl Forge {
         let (status, body) = self.send(Method::POST, &path, Some(&body)).await?;
         ensure!(
             status.is_success(),
-            "{} does not take the deploy key: {}; the token needs the right to administer the repository, or pass \
+            "{} rejected the deploy key: {}; the token needs the right to administer the repository, or pass \
              --token-auth",
             self.service,
             said(status, &body)

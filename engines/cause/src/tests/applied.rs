@@ -84,10 +84,36 @@ fn a_warning_of_the_replica_set_is_the_cause_if_there_are_no_pods() {
         "FailedCreate",
         "admission webhook \"p.test\" denied the request",
     );
-    let why = why(&[deployment(&rolling_out()), refused]);
+    let why = why(&[deployment(&rolling_out()), replica_set("web-7f", "web"), refused]);
     let line = "Kustomization/apps/app is not ready: ReplicaSet/apps/web-7f: FailedCreate: admission webhook \"p.test\" \
                 denied the request";
     expect(&why, State::NotReady, Problem::Admission, "ReplicaSet/web-7f", line);
+}
+
+/// A ReplicaSet that a Deployment controls.
+fn replica_set(name: &str, deployment: &str) -> Value {
+    let owners = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment,
+        "controller": true}]);
+    with(&format!("ReplicaSet/{name}"), &[&json!({"metadata": {"ownerReferences": owners}})])
+}
+
+#[test]
+fn a_warning_of_the_replica_set_of_another_deployment_is_no_cause() {
+    let refused = event("ReplicaSet/web-api-7f", "FailedCreate", "exceeded quota");
+    let other = replica_set("web-api-7f", "web-api");
+    let why = why(&[deployment(&rolling_out()), other, refused]);
+    let cause = why.cause.unwrap();
+    assert_eq!((cause.object, cause.event), (id("Deployment/web"), None));
+}
+
+#[test]
+fn a_container_that_runs_again_is_not_blamed_for_how_it_ended_before() {
+    let restarted = json!({"phase": "Running", "containerStatuses": [{"name": "app",
+        "state": {"running": {"startedAt": "2026-11-24T11:00:00Z"}},
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]});
+    let why = why(&[deployment(&rolling_out()), pod(&restarted)]);
+    let cause = why.cause.unwrap();
+    assert_eq!((cause.problem, cause.object), (Problem::Health, id("Deployment/web")));
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn a_plain_suspension_is_one() {
     let why = Cluster::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is suspended";
     expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
-    assert_eq!(why.next.as_deref(), Some("nothing until it is resumed"));
+    assert_eq!(why.next.as_deref(), Some("not reconciled until it is resumed"));
 }
 
 #[test]

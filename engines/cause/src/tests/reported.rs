@@ -55,6 +55,19 @@ fn a_secret_that_does_not_exist_is_the_cause() {
 }
 
 #[test]
+fn a_name_that_is_no_word_of_a_shell_is_in_no_command() {
+    for name in ["git; rm -rf ~", "$(id)", "--from-file=x", "a b", "Git"] {
+        let mut source = failing("AuthenticationFailed", "cannot read the Secret");
+        put(&mut source, &json!({"spec": {"secretRef": {"name": name}}}));
+        let why =
+            Cluster::of(&[kustomization("app", &[&blocked()]), source]).why("Kustomization/app");
+        let advice = why.advice.unwrap();
+        assert_eq!(advice.command, None, "{name}");
+        assert!(advice.text.starts_with("create Secret/apps/"), "{}", advice.text);
+    }
+}
+
+#[test]
 fn a_source_that_fails_now_makes_an_object_stale_that_is_ready() {
     let mut source = failing("GitOperationFailed", "connection refused");
     put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:abc"}}}));
@@ -113,6 +126,26 @@ fn the_deepest_dependency_that_is_not_ready_is_the_cause() {
     let why = Cluster::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: Kustomization/apps/middle: does not exist";
     expect(&why, State::NotReady, Problem::Missing, "Kustomization/middle", line);
+}
+
+#[test]
+fn what_the_annotation_names_is_a_dependency() {
+    let on = |text: &str| json!({"metadata": {"annotations": {"windlass.dev/depends-on": text}}});
+    let waits = status("False", "DependencyNotReady", "dependency is not ready");
+    let app = |text: &str| kustomization("app", &[&on(text), &waits]);
+    let base = kustomization("base", &[&status("False", "BuildFailed", "no such file")]);
+    let why = Cluster::of(&[app("Kustomization/base"), base, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: Kustomization/apps/base: no such file";
+    expect(&why, State::NotReady, Problem::Build, "Kustomization/base", line);
+    // The Helmfile of helmfile-operator is meant if there is no other; one of its releases is ready, the other is not.
+    let rows = json!({"status": {"releases": [{"name": "db", "state": "Ready"},
+        {"name": "web", "state": "Waiting", "message": "needs db"}]}});
+    let helmfile = with("Helmfile/all", &[&ready(), &rows]);
+    let cluster = Cluster::of(&[app("Helmfile/all#db,Helmfile/all#web"), helmfile, source()]);
+    let why = cluster.why("Kustomization/app");
+    let line =
+        "Kustomization/apps/app is not ready: Helmfile/apps/all: release web is Waiting: needs db";
+    expect(&why, State::NotReady, Problem::Dependency, "Helmfile/all", line);
 }
 
 #[test]

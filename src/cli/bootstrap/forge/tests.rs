@@ -127,6 +127,25 @@ async fn a_repository_that_exists_is_left_as_it_is_and_a_refusal_says_what_to_do
 }
 
 #[test]
+fn internal_repositories_are_for_gitlab() {
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        hosted: Hosted,
+    }
+    let made = |service, visibility: &str| {
+        let given = ["x", "--owner=acme", "--repository=fleet", "--token=t", "--visibility"];
+        let flags = <Flags as clap::Parser>::try_parse_from(given.into_iter().chain([visibility]));
+        Forge::new(service, &flags.unwrap().hosted).map(|_| ()).map_err(|error| error.to_string())
+    };
+    for service in [Service::GitHub, Service::Gitea] {
+        assert!(made(service, "internal").unwrap_err().contains("is for GitLab"));
+        assert_eq!(made(service, "public"), Ok(()));
+    }
+    assert_eq!(made(Service::GitLab, "internal"), Ok(()));
+}
+
+#[test]
 fn urls_are_those_of_the_host() {
     let forge = forge(Service::GitHub, Url::parse("https://github.com/").unwrap());
     assert_eq!(forge.api(), "https://api.github.com/");

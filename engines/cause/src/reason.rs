@@ -1,0 +1,159 @@
+//! What the reasons of conditions are about: the one-word reasons that windlass writes.
+//!
+//! Elsewhere: where each is written (`sources::reason`, `reconcile::reason`, `release::status`, beside the plans).
+
+use crate::result::Problem;
+
+/// Reasons of runs that failed because of their source.
+pub(crate) fn is_about_source(reason: &str) -> bool {
+    matches!(
+        reason,
+        "ArtifactFailed"
+            | "SourceNotReady"
+            | "NoSourceArtifact"
+            | "SourceUnavailable"
+            | "HelmChartNotReady"
+    )
+}
+
+/// Reasons of runs whose cause may be an object that was applied.
+pub(crate) fn is_of_objects(reason: &str) -> bool {
+    matches!(
+        reason,
+        "HealthCheckFailed"
+            | "Progressing"
+            | "InstallFailed"
+            | "UpgradeFailed"
+            | "RollbackFailed"
+            | "TestFailed"
+            | "ReleaseFailed"
+            | "DriftDetected"
+            | "PruneFailed"
+            | "Contested"
+            | "AwaitingCRDs"
+            | "AwaitingClasses"
+            | "AwaitingTermination"
+    )
+}
+
+/// Reasons of operations that may have ended before they made all of their objects: one that is not there is no cause then.
+pub(crate) fn is_broken_off(reason: &str) -> bool {
+    matches!(reason, "InstallFailed" | "UpgradeFailed" | "RollbackFailed" | "ReleaseFailed")
+}
+
+/// Reasons of a remedy: what was undone. What made it necessary stands in `Released` or `TestSuccess`.
+pub(crate) fn is_remedy(reason: &str) -> bool {
+    matches!(
+        reason,
+        "RollbackSucceeded"
+            | "UninstallSucceeded"
+            | "RetriesExceeded"
+            | "MissingRollbackTarget"
+            | "RollbackFailed"
+    )
+}
+
+/// What kind of cause a reason of a failure is; none of one that is not known here, or that tells of no failure.
+pub fn problem(reason: &str) -> Option<Problem> {
+    of_source(reason).or_else(|| of_spec(reason)).or_else(|| of_run(reason))
+}
+
+/// What sources and charts report.
+fn of_source(reason: &str) -> Option<Problem> {
+    Some(match reason {
+        "AuthenticationFailed" | "TokenNotFound" => Problem::Credentials,
+        "GitOperationFailed"
+        | "OCIArtifactPullFailed"
+        | "OCIArtifactLayerOperationFailed"
+        | "BucketOperationFailed"
+        | "HTTPOperationFailed"
+        | "ReadOperationFailed"
+        | "IndexationFailed"
+        | "ChartPullError"
+        | "SourceUnavailable"
+        | "SourceNotReady"
+        | "NoSourceArtifact"
+        | "NoArtifact" => Problem::Fetch,
+        "VerificationError"
+        | "ChartVerificationError"
+        | "DigestMismatch"
+        | "InvalidGitObject"
+        | "InvalidTagSignature"
+        | "InvalidCommitSignature"
+        | "SourceNotVerified" => Problem::Verification,
+        // The disk of windlass, and the rights to read a Namespace.
+        "ArchiveOperationFailed" | "VerificationPolicyUnknown" => Problem::Other,
+        _ => return None,
+    })
+}
+
+/// What in a spec cannot be followed.
+fn of_spec(reason: &str) -> Option<Problem> {
+    Some(match reason {
+        "DependencyCycle" | "IncludeCycle" => Problem::Cycle,
+        "AccessDenied" => Problem::Access,
+        "InvalidWindow" => Problem::InvalidWindow,
+        "URLInvalid"
+        | "InvalidURL"
+        | "InvalidDuration"
+        | "InvalidSTSConfiguration"
+        | "InvalidVerificationMode"
+        | "InvalidChartReference"
+        | "InvalidCELExpression"
+        | "InvalidDependency"
+        | "InvalidSchedule"
+        | "IllegalPath"
+        | "NotFound"
+        | "ValidationFailed"
+        | "UnsupportedField"
+        | "UnsupportedConnectionType"
+        | "InsecureConnectionsDisallowed"
+        | "FeatureGateDisabled"
+        | "Unreadable" => Problem::Spec,
+        _ => return None,
+    })
+}
+
+/// What a run that builds and applies reports.
+fn of_run(reason: &str) -> Option<Problem> {
+    Some(match reason {
+        "BuildFailed"
+        | "ArtifactFailed"
+        | "DependencyBuildError"
+        | "ChartPackageError"
+        | "ChartMutateError"
+        | "CopyFailure"
+        | "InvalidPath"
+        | "HelmfileError"
+        | "MetadataPatchError" => Problem::Build,
+        "ValuesError" | "ValuesFilesError" | "EnvironmentError" => Problem::Values,
+        "DependencyNotReady" => Problem::Dependency,
+        "ReconciliationFailed"
+        | "InstallFailed"
+        | "UpgradeFailed"
+        | "RollbackFailed"
+        | "UninstallFailed"
+        | "ReleaseFailed"
+        | "RetriesExceeded"
+        | "MissingRollbackTarget"
+        | "PendingRelease"
+        | "StateError"
+        | "ReconcileError"
+        | "DriftDetected"
+        | "DriftCorrectionFailed"
+        | "ExternalArtifactFailed"
+        | "PruneFailed"
+        | "Contested" => Problem::Apply,
+        "TestFailed" => Problem::Test,
+        "HealthCheckFailed"
+        | "HealthCheckCanceled"
+        | "AwaitingCRDs"
+        | "AwaitingClasses"
+        | "AwaitingTermination" => Problem::Health,
+        "WindowClosed" => Problem::ClosedWindow,
+        "Suspended" => Problem::Suspension,
+        "Expired" => Problem::ExpiredHold,
+        "Failed" | "NoProgress" => Problem::Other,
+        _ => return None,
+    })
+}
