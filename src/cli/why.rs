@@ -263,6 +263,7 @@ mod tests {
             "NoDriftDetected",
             "DriftCorrected",
             "NewArtifact",
+            "CRDReleased",
             "ChartPullSucceeded",
             "ChartPackageSucceeded",
             "Open",

@@ -101,6 +101,7 @@ fn of_spec(reason: &str) -> Option<Problem> {
         | "InvalidChartReference"
         | "InvalidCELExpression"
         | "InvalidDependency"
+        | "InvalidRequirement"
         | "InvalidSchedule"
         | "IllegalPath"
         | "NotFound"
@@ -143,6 +144,7 @@ fn of_run(reason: &str) -> Option<Problem> {
         | "DriftCorrectionFailed"
         | "ExternalArtifactFailed"
         | "PruneFailed"
+        | "CRDIncompatible"
         | "Contested" => Problem::Apply,
         "TestFailed" => Problem::Test,
         "HealthCheckFailed"
