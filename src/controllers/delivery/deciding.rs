@@ -49,10 +49,14 @@ pub(super) struct Deciding {
 
 impl Job {
     fn new(event: Arc<notify::Event>, alerts: Vec<String>) -> Self {
-        let metadata = event.metadata.iter().map(|(key, value)| key.len() + value.len() + ENTRY);
-        let names = alerts.iter().map(|name| name.len() + size_of::<String>());
-        let bytes = size_of::<Self>() + size_of::<notify::Event>() + event.message.len();
-        let bytes = bytes + metadata.sum::<usize>() + names.sum::<usize>();
+        let notify::ObjectReference { kind, namespace, name, uid, api_version, .. } = &event.object;
+        let object = [kind, namespace, name, uid, api_version, &event.object.resource_version];
+        let others = [&event.message, &event.reason, &event.reporting_controller];
+        let metadata = event.metadata.iter().flat_map(|(key, value)| [key, value]);
+        let strings = object.into_iter().chain(others).chain([&event.reporting_instance]);
+        let length = strings.chain(metadata).chain(&alerts).map(String::len).sum::<usize>();
+        let entries = event.metadata.len() * ENTRY + alerts.len() * size_of::<String>();
+        let bytes = size_of::<Self>() + size_of::<notify::Event>() + length + entries;
         Self { event, alerts, bytes }
     }
 }
@@ -160,6 +164,16 @@ mod tests {
         assert_eq!(queues.push("a", job("4"), WAITING_BYTES), (true, 0));
         assert!(queues.next("a").is_some() && queues.next("b").is_some());
         assert_eq!(queues.bytes, 0);
+    }
+
+    #[test]
+    fn all_that_an_event_says_counts() {
+        let long = "x".repeat(1_000);
+        let object = notify::ObjectReference { name: long.clone(), ..Default::default() };
+        let metadata = BTreeMap::from([(long.clone(), long.clone())]);
+        let event = notify::Event { object, reason: long.clone(), metadata, ..Default::default() };
+        let bytes = Job::new(Arc::new(event), vec![long]).bytes;
+        assert!(bytes > job("").bytes + 4_900, "{bytes}");
     }
 
     #[test]
