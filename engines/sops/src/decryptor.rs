@@ -1,5 +1,6 @@
 //! Decrypting a file: from the bytes of one format to those of another.
 
+use golang::meter::Stop;
 use golang::time::RFC3339;
 use zeroize::Zeroizing;
 
@@ -7,7 +8,7 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::group::data_key;
 use crate::keys::Keys;
-use crate::limits::{Exceeded, Limits};
+use crate::limits::{Exceeded, Limits, Until};
 use crate::metadata::Metadata;
 use crate::service::{NoServices, Services};
 use crate::value::{Item, Value};
@@ -33,6 +34,7 @@ pub struct Decryptor<'k> {
     services: &'k dyn Services,
     mac: MacPolicy,
     pub(crate) limits: Limits,
+    until: Until<'k>,
 }
 
 impl std::fmt::Debug for Decryptor<'_> {
@@ -48,7 +50,13 @@ impl<'k> Decryptor<'k> {
     /// Decrypts with these keys, without services, and ignores MACs.
     #[must_use]
     pub fn new(keys: &'k Keys) -> Self {
-        Self { keys, services: &NoServices, mac: MacPolicy::Ignore, limits: Limits::default() }
+        Self {
+            keys,
+            services: &NoServices,
+            mac: MacPolicy::Ignore,
+            limits: Limits::default(),
+            until: Until::default(),
+        }
     }
 
     /// Asks these services for data keys that they encrypted.
@@ -69,6 +77,18 @@ impl<'k> Decryptor<'k> {
         Self { limits, ..self }
     }
 
+    /// Ends when this says so: it is checked for each file, master key and value.
+    #[must_use]
+    pub fn with_stop(self, stop: &'k Stop) -> Self {
+        Self { until: Until(Some(stop)), ..self }
+    }
+
+    /// # Errors
+    /// The caller ended it.
+    pub(crate) fn go_on(&self) -> Result<(), Error> {
+        if self.until.is_over() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
     /// The plain content of an encrypted file, read in one format and written in another.
     ///
     /// # Errors
@@ -79,27 +99,30 @@ impl<'k> Decryptor<'k> {
         from: Format,
         to: Format,
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let documents = self.open(data, from)?;
+        let (documents, _) = self.open(data, from)?;
         store::write(&documents, to).map_err(|problem| Error::Emit(from, to, problem.to_string()))
     }
 
-    /// Checks the MAC of a file that looks encrypted in some format; others pass.
+    /// Checks the MAC of a file that looks encrypted in some format; others pass. Gives the encrypted texts that the MAC
+    /// covers, and itself: none of a file that passed unchecked, and none of comments, which no MAC covers.
     ///
     /// # Errors
     /// The file does not decrypt, or its MAC is not that of its content; see [`Error`].
-    pub fn check(&self, data: &[u8]) -> Result<(), Error> {
+    pub fn check(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let strict = self.with_mac(MacPolicy::Require);
-        let mut outcome = Ok(());
+        let mut outcome = Ok(Vec::new());
         for format in Format::detect(data) {
             match strict.open(data, format) {
-                Ok(_) => return Ok(()),
+                Ok((_, covered)) => return Ok(covered),
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
         outcome
     }
 
-    fn open(&self, data: &[u8], from: Format) -> Result<Vec<Vec<Item>>, Error> {
+    /// Decrypts the documents of a file; gives the encrypted texts too that its MAC covers where it has to be right.
+    fn open(&self, data: &[u8], from: Format) -> Result<Opened, Error> {
+        self.go_on()?;
         if data.len() > self.limits.bytes {
             let problem = Exceeded::Bytes(self.limits.bytes);
             return Err(Error::Load(from, problem.to_string()));
@@ -107,16 +130,22 @@ impl<'k> Decryptor<'k> {
         let loaded = store::read(data, from, &self.limits);
         let (mut documents, metadata) =
             loaded.map_err(|problem| Error::Load(from, problem.to_string()))?;
-        let key = data_key(&metadata, self.keys, self.services)
-            .map_err(|problem| Error::DataKey(problem.to_string()))?;
-        let mac = walk::decrypt(&mut documents, &metadata, &key)
-            .map_err(|problem| Error::Decrypt(problem.to_string()))?;
-        if self.mac == MacPolicy::Require {
-            check_mac(&metadata, &key, &mac)?;
-        }
-        Ok(documents)
+        let key = data_key(&metadata, self.keys, self.services, self.until);
+        self.go_on()?;
+        let key = key.map_err(|problem| Error::DataKey(problem.to_string()))?;
+        let mut covered = (self.mac == MacPolicy::Require).then(Vec::new);
+        let mac = walk::decrypt(&mut documents, &metadata, &key, covered.as_mut(), self.until);
+        self.go_on()?;
+        let mac = mac.map_err(|problem| Error::Decrypt(problem.to_string()))?;
+        let Some(mut covered) = covered else { return Ok((documents, Vec::new())) };
+        check_mac(&metadata, &key, &mac)?;
+        covered.push(metadata.mac.into_bytes());
+        Ok((documents, covered))
     }
 }
+
+/// Plain documents, and the encrypted texts that a right MAC covers.
+type Opened = (Vec<Vec<Item>>, Vec<Vec<u8>>);
 
 fn check_mac(metadata: &Metadata, key: &[u8], mac: &str) -> Result<(), Error> {
     let modified = metadata.last_modified.format(RFC3339);

@@ -23,6 +23,9 @@ pub enum Error {
     /// The plain content cannot be written in this format.
     #[error("failed to emit encrypted {0} file as decrypted {1}: {2}")]
     Emit(Format, Format, String),
+    /// The caller ended it.
+    #[error("decrypting takes too long")]
+    Stopped,
     /// A key of the Secret is none.
     #[error("failed to import '{name}' data from sops decryption Secret '{secret}': {problem}")]
     Import {

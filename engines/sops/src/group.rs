@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::keys::Keys;
+use crate::limits::Until;
 use crate::metadata::{MasterKey, Metadata};
 use crate::service::Services;
 use crate::shamir::{self, CombineError};
@@ -26,11 +27,12 @@ pub(crate) fn data_key(
     metadata: &Metadata,
     keys: &Keys,
     services: &dyn Services,
+    until: Until<'_>,
 ) -> Result<Bytes, DataKeyError> {
     let mut parts = Vec::new();
     let mut results = Vec::new();
     for group in &metadata.groups {
-        match part(group, keys, services) {
+        match part(group, keys, services, until) {
             Ok(part) => {
                 parts.push(part);
                 results.push(None);
@@ -53,6 +55,7 @@ fn part(
     group: &[MasterKey],
     keys: &Keys,
     services: &dyn Services,
+    until: Until<'_>,
 ) -> Result<Bytes, Vec<(String, String)>> {
     let mut ordered: Vec<&MasterKey> = group.iter().collect();
     ordered.sort_by_key(|key| match key {
@@ -62,9 +65,17 @@ fn part(
     });
     let mut errors = Vec::new();
     for key in ordered {
+        // The caller says that the time is over.
+        if until.is_over() {
+            break;
+        }
         let (name, result) = match key {
-            MasterKey::Age { recipient, encrypted } => (recipient.clone(), keys.age(encrypted)),
-            MasterKey::Pgp { fingerprint, encrypted } => (fingerprint.clone(), keys.pgp(encrypted)),
+            MasterKey::Age { recipient, encrypted } => {
+                (recipient.clone(), keys.age(encrypted, until))
+            }
+            MasterKey::Pgp { fingerprint, encrypted } => {
+                (fingerprint.clone(), keys.pgp(encrypted, until))
+            }
             MasterKey::Service(key) => (key.to_string(), services.decrypt(key)),
         };
         match result {

@@ -12,6 +12,7 @@ use std::fmt;
 pub use credentials::Credentials;
 
 use crate::error::Error;
+use crate::limits::Until;
 use crate::value::Bytes;
 
 /// Keys that decrypt data keys, and credentials for services that do.
@@ -81,14 +82,26 @@ impl Keys {
     }
 
     /// Decrypts what is encrypted to an age recipient.
-    pub(crate) fn age(&self, encrypted: &str) -> Result<Bytes, String> {
-        self.age.decrypt(encrypted)
+    pub(crate) fn age(&self, encrypted: &str, until: Until<'_>) -> Result<Bytes, String> {
+        short(encrypted)?;
+        self.age.decrypt(encrypted, until)
     }
 
     /// Decrypts an OpenPGP message.
-    pub(crate) fn pgp(&self, encrypted: &str) -> Result<Bytes, String> {
-        self.pgp.decrypt(encrypted)
+    pub(crate) fn pgp(&self, encrypted: &str, until: Until<'_>) -> Result<Bytes, String> {
+        short(encrypted)?;
+        self.pgp.decrypt(encrypted, until)
     }
+}
+
+/// The longest encrypted data key: each recipient in it costs work with a private key.
+const MAX_ENCRYPTED: usize = 64 << 10;
+
+fn short(encrypted: &str) -> Result<(), String> {
+    if encrypted.len() <= MAX_ENCRYPTED {
+        return Ok(());
+    }
+    Err(format!("the encrypted data key is longer than {MAX_ENCRYPTED} bytes"))
 }
 
 /// The extension of a name, with its dot, as Go sees it.

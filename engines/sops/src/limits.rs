@@ -1,9 +1,12 @@
-//! How much of an encrypted file is read before reading it is refused.
+//! How much of an encrypted file is read before reading it is refused, and when decrypting ends.
+
+use golang::meter::Stop;
 
 /// Bounds on one file or object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the file; Flux has the same bound for files, and none for objects.
+    /// Bytes of the file; Flux has the same bound for files, and none for objects. The text of its tree, counted again
+    /// where aliases repeat it, may be twice as long: escapes can grow.
     pub bytes: usize,
     /// Lists and maps within each other; more than [`Limits::MAX_DEPTH`] counts as that.
     pub depth: usize,
@@ -40,6 +43,8 @@ pub(crate) enum Exceeded {
     Bytes(usize),
     #[error("lists and maps are nested more than {0} deep")]
     Depth(usize),
+    #[error("its values, keys and comments have more than {0} bytes, with what aliases repeat")]
+    Text(usize),
     #[error("the file has more than {0} values, keys and comments")]
     Entries(usize),
     #[error("the metadata name more than {0} master keys")]
@@ -51,11 +56,12 @@ pub(crate) enum Exceeded {
 pub(crate) struct Budget {
     limits: Limits,
     entries: usize,
+    text: usize,
 }
 
 impl Budget {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limits: *limits, entries: 0 }
+        Self { limits: *limits, entries: 0, text: 0 }
     }
 
     /// Counts an entry at a depth.
@@ -69,5 +75,22 @@ impl Budget {
             return Err(Exceeded::Entries(self.limits.entries));
         }
         Ok(())
+    }
+
+    /// Counts text before it is copied into the tree.
+    pub(crate) fn take_text(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let most = self.limits.bytes.saturating_mul(2);
+        self.text = self.text.saturating_add(bytes);
+        if self.text > most { Err(Exceeded::Text(most)) } else { Ok(()) }
+    }
+}
+
+/// When whoever decrypts has to end: the caller says so, as engines have no clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Until<'s>(pub(crate) Option<&'s Stop>);
+
+impl Until<'_> {
+    pub(crate) fn is_over(self) -> bool {
+        self.0.is_some_and(Stop::is_set)
     }
 }

@@ -102,6 +102,7 @@ impl Decryptor<'_> {
             if !seen_folders.insert(folder.clone()) {
                 continue;
             }
+            self.go_on().map_err(|error| SourceError::Decrypt(folder.clone(), error))?;
             match tree.entry(&folder) {
                 Some(Entry::Dir) => {}
                 // A resource may be a file, or an address.
@@ -137,6 +138,7 @@ impl Decryptor<'_> {
         path: &RelPath,
         format: Format,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, SourceError> {
+        self.go_on().map_err(|error| SourceError::Decrypt(path.clone(), error))?;
         let limit = self.limits.bytes;
         match tree.entry(path) {
             None => return Err(SourceError::Missing(path.clone())),

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
+use crate::limits::Until;
 use crate::{Decryptor, Error, Format, Keys, Limits, MacPolicy, ServiceKey, Services};
 
 const DATA_KEY: [u8; 32] = [7; 32];
@@ -153,6 +154,76 @@ fn bounds_are_named() {
     check(Limits { entries: 500, ..limits }, bomb, Format::Yaml, "failed to load");
     let flat = format!("sops{}=1\n", "_a__map_b".repeat(200));
     check(limits, &flat, Format::Dotenv, "nested more than 127 deep");
+}
+
+#[test]
+fn text_that_aliases_repeat_is_bounded_in_every_document() {
+    let (keys, limits) = (Keys::default(), Limits { bytes: 2000, ..Limits::default() });
+    let check = |data: &str| {
+        assert!(data.len() <= limits.bytes);
+        let decryptor = Decryptor::new(&keys).with_limits(limits);
+        let error = decryptor.decrypt(data.as_bytes(), Format::Yaml, Format::Yaml).unwrap_err();
+        assert!(error.to_string().contains("more than 4000 bytes"), "{error}");
+    };
+    let (long, aliases) = ("x".repeat(900), "*a,".repeat(20));
+    check(&format!("x: &a {long} # mac: ENC[\n---\nb: [{aliases}]\n"));
+    check(&format!("x: &a {{{long}: 1}}\n---\nb: [{aliases}]\n"));
+    check(&format!("x: &a\n  # {long}\n  y: 1\nb: [{aliases}]\n"));
+    check(&format!("x: &a\n  # {long}\n  - 1\nb: [{aliases}]\n"));
+    let lines = format!("a: 1 # x\n{}", "# x\n".repeat(300));
+    let limits = Limits { entries: 200, ..Limits::default() };
+    let error = Decryptor::new(&keys).with_limits(limits);
+    let error = error.decrypt(lines.as_bytes(), Format::Yaml, Format::Yaml).unwrap_err();
+    assert!(error.to_string().contains("more than 200 values, keys and comments"), "{error}");
+}
+
+#[test]
+fn a_mac_covers_the_values_of_a_file_that_was_opened_and_no_comment() {
+    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let decryptor = Decryptor::new(&keys).with_services(&vault);
+    let old = "ENC[AES256_GCM,data:b2xk,iv:a,tag:b,type:str]";
+    let right = format!("# {old}\n{}", file(&mac_of(CANARY)));
+    let covered = decryptor.check(right.as_bytes()).unwrap();
+    let mac = sealed(&mac_of(CANARY), MODIFIED, "str");
+    assert_eq!(covered, [sealed(CANARY, "password:", "str").into_bytes(), mac.into_bytes()]);
+    // Flux's marks are literal: these three files have none, and are encrypted all the same.
+    for mark in ["mac: 'ENC[x]'", "mac:  ENC[x]", "{\"mac\":\"ENC[x]\"}"] {
+        let file = format!("password: {old}\nsops:\n  {mark}\n");
+        assert_eq!(decryptor.check(file.as_bytes()).unwrap(), Vec::<Vec<u8>>::new(), "{mark}");
+    }
+}
+
+#[test]
+fn decrypting_ends_when_the_caller_says_so() {
+    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let stop = golang::meter::Stop::default();
+    let decryptor = Decryptor::new(&keys).with_services(&vault).with_stop(&stop);
+    let file = file(&mac_of(CANARY));
+    let decrypt = || decryptor.decrypt(file.as_bytes(), Format::Yaml, Format::Yaml);
+    assert!(decrypt().is_ok());
+    stop.set();
+    assert!(matches!(decrypt(), Err(Error::Stopped)));
+    assert!(matches!(decryptor.check(file.as_bytes()), Err(Error::Stopped)));
+}
+
+#[test]
+fn an_encrypted_data_key_is_short_and_has_few_recipients() {
+    let keys = Keys::default();
+    let long = "x".repeat(70_000);
+    for problem in [keys.pgp(&long, Until::default()), keys.age(&long, Until::default())] {
+        assert_eq!(problem.unwrap_err(), "the encrypted data key is longer than 65536 bytes");
+    }
+    // Packets of OpenPGP: session keys by RSA for whoever can open them, and what they encrypt.
+    let open = |recipients: usize| {
+        let recipient = [&[0xc1, 13, 3][..], &[0; 8], &[1, 0, 8, 0xff]].concat();
+        let packets = [recipient.repeat(recipients), [&[0xd2, 21, 1][..], &[7; 20]].concat()];
+        let armor = STANDARD.encode(packets.concat());
+        let message =
+            format!("-----BEGIN PGP MESSAGE-----\n\n{armor}\n-----END PGP MESSAGE-----\n");
+        keys.pgp(&message, Until::default()).unwrap_err()
+    };
+    assert!(open(64).ends_with("no secret key"), "{}", open(64));
+    assert!(open(65).ends_with("more than 64 session keys"), "{}", open(65));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
 use crate::cipher::{self, CipherError};
+use crate::limits::Until;
 use crate::metadata::Metadata;
 use crate::rule::Rule;
 use crate::value::{Bytes, Comment, Item, Key, Value};
@@ -18,6 +19,8 @@ const MAC_OF_ENCRYPTED: [u8; 32] = [
 /// Why a tree was not decrypted. Displays in the words of sops, without values.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum WalkError {
+    #[error("it takes too long")]
+    Stopped,
     #[error("Could not decrypt value: {0}")]
     Value(#[from] CipherError),
     #[error("Expected encrypted value as string, but got {0}")]
@@ -30,11 +33,13 @@ pub(crate) enum WalkError {
     Comment(&'static str),
 }
 
-/// Decrypts documents in place. Returns their MAC, in hexadecimal.
+/// Decrypts documents in place, and keeps the encrypted texts of values. Returns their MAC, in hexadecimal.
 pub(crate) fn decrypt(
     documents: &mut [Vec<Item>],
     metadata: &Metadata,
     key: &[u8],
+    encrypted: Option<&mut Vec<Vec<u8>>>,
+    until: Until<'_>,
 ) -> Result<String, WalkError> {
     let mut walk = Walk {
         rule: &metadata.rule,
@@ -43,6 +48,8 @@ pub(crate) fn decrypt(
         only_encrypted: metadata.mac_covers_encrypted,
         path: Vec::new(),
         comments: Vec::new(),
+        encrypted,
+        until,
     };
     if walk.only_encrypted {
         walk.hash.update(MAC_OF_ENCRYPTED);
@@ -61,6 +68,8 @@ struct Walk<'w> {
     path: Vec<String>,
     /// Comments above the current value, a list for each map and list around it.
     comments: Vec<Vec<Bytes>>,
+    encrypted: Option<&'w mut Vec<Vec<u8>>>,
+    until: Until<'w>,
 }
 
 impl Walk<'_> {
@@ -134,6 +143,9 @@ impl Walk<'_> {
     }
 
     fn value(&mut self, value: &mut Value) -> Result<(), WalkError> {
+        if self.until.is_over() {
+            return Err(WalkError::Stopped);
+        }
         match value {
             Value::Null => return Ok(()),
             Value::Map(items) => return self.map(items),
@@ -144,7 +156,11 @@ impl Walk<'_> {
         let encrypted = self.rule.encrypts(&self.path, &self.comments, false);
         if encrypted {
             let Value::Text(text) = value else { return Err(WalkError::NoText(value.type_name())) };
-            *value = cipher::decrypt(text, self.key, &self.joined_path())?;
+            let plain = cipher::decrypt(text, self.key, &self.joined_path())?;
+            if let Some(encrypted) = &mut self.encrypted {
+                encrypted.push(text.to_vec());
+            }
+            *value = plain;
         }
         if encrypted || !self.only_encrypted {
             let bytes = hashed(value);

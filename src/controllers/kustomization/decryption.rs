@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crds::kustomize::Kustomization;
+use golang::meter::Stop;
 use kube::core::ResourceExt as _;
 use objects::Object;
 use reconcile::{Rest, Wake, reason};
@@ -87,8 +88,8 @@ impl Decryption {
         Ok(Some(Self { keys, mac, digest: hex::encode(hash.finalize()) }))
     }
 
-    fn decryptor(&self) -> Decryptor<'_> {
-        Decryptor::new(&self.keys).with_mac(self.mac)
+    fn decryptor<'k>(&'k self, stop: &'k Stop) -> Decryptor<'k> {
+        Decryptor::new(&self.keys).with_mac(self.mac).with_stop(stop)
     }
 
     /// The files of a folder's kustomization that are encrypted, as they are without, and what they hid.
@@ -96,9 +97,10 @@ impl Decryption {
         &self,
         files: &dyn Files,
         folder: &RelPath,
+        stop: &Stop,
     ) -> Result<(Decrypted, Vec<Vec<u8>>), String> {
         let decrypted = self
-            .decryptor()
+            .decryptor(stop)
             .decrypt_sources(files, folder)
             .map_err(|error| format!("error decrypting sources: {error}"))?;
         let hidden = decrypted
@@ -115,16 +117,21 @@ impl Decryption {
     ///
     /// # Errors
     /// The MAC of one of these files has to be right, and is not.
-    pub(super) fn objects(&self, files: &dyn Files, trace: &Trace) -> Result<Objects<'_>, String> {
-        let decryptor = self.decryptor();
+    pub(super) fn objects<'k>(
+        &'k self,
+        files: &dyn Files,
+        trace: &Trace,
+        stop: &'k Stop,
+    ) -> Result<Objects<'k>, String> {
+        let decryptor = self.decryptor(stop);
         if self.mac == MacPolicy::Ignore {
             return Ok(Objects { decryptor, checked: None });
         }
         let mut checked = BTreeSet::new();
         for (path, _, _) in trace.iter().filter(|(_, look, _)| *look == Look::Read) {
             let Ok(data) = files.read(path) else { continue };
-            decryptor.check(&data).map_err(|error| format!("{path}: {error}"))?;
-            checked.extend(encrypted_values(&data));
+            let covered = decryptor.check(&data).map_err(|error| format!("{path}: {error}"))?;
+            checked.extend(covered);
         }
         Ok(Objects { decryptor, checked: Some(checked) })
     }
@@ -133,7 +140,7 @@ impl Decryption {
 /// Decrypts the objects of a build.
 pub(super) struct Objects<'d> {
     decryptor: Decryptor<'d>,
-    /// The encrypted values of files with a right MAC, if it has to be.
+    /// The encrypted values that right MACs of files cover, if they have to.
     checked: Option<BTreeSet<Vec<u8>>>,
 }
 
@@ -155,8 +162,8 @@ impl Objects<'_> {
                 .any(|text| text.starts_with(ENCRYPTED) && !checked.contains(text.as_bytes()))
         {
             return Err(failed(&format!(
-                "it has encrypted values that are in no file of the artifact, so that their MAC cannot be checked as \
-                 {MAC} demands"
+                "it has encrypted values that no MAC of an encrypted file in the artifact covers, as {MAC} demands; \
+                 encrypt the file that it comes from with sops"
             )));
         }
         let Value::Object(mut fields) = object.into_value() else {
@@ -172,16 +179,6 @@ impl Objects<'_> {
         };
         Ok((Object::new(after).map_err(|error| failed(&error))?, hidden))
     }
-}
-
-/// Every encrypted value in the text of a file.
-fn encrypted_values(data: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    let starts = memchr::memmem::find_iter(data, ENCRYPTED.as_bytes()).collect::<Vec<_>>();
-    starts.into_iter().filter_map(|at| {
-        let rest = data.get(at..)?;
-        let end = memchr::memchr(b']', rest)?;
-        Some(rest.get(..=end)?.to_vec())
-    })
 }
 
 /// All strings in a value.

@@ -56,6 +56,8 @@ pub(super) struct Loaded {
 pub(super) struct Account {
     pub(super) budget: Budget,
     limit: TimeLimit,
+    /// Set when the time is over.
+    pub(super) stop: Stop,
 }
 
 impl Account {
@@ -63,7 +65,8 @@ impl Account {
     pub(super) fn new(time: Duration) -> Self {
         let stop = Stop::default();
         let limit = TimeLimit::start(time, &stop);
-        Self { budget: Budget::new(Meter::new(kustomize::ALLOWED, stop)), limit }
+        let budget = Budget::new(Meter::new(kustomize::ALLOWED, stop.clone()));
+        Self { budget, limit, stop }
     }
 }
 
@@ -80,8 +83,8 @@ pub(super) fn load(
     let root = format!("/{}", generated.folder);
     let mut files = Over { files, over: BTreeMap::from([(generated.path, generated.content)]) };
     if let Some(decryption) = decryption {
-        let (plain, hidden) =
-            decryption.files(&files, &generated.folder).map_err(Error::Decryption)?;
+        let decrypted = decryption.files(&files, &generated.folder, &account.stop);
+        let (plain, hidden) = decrypted.map_err(Error::Decryption)?;
         *secrets = std::mem::take(secrets).with(hidden);
         files.over.extend(plain.into_iter().map(|(path, text)| (path, Arc::from(&**text))));
     }

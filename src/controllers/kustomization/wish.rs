@@ -258,7 +258,7 @@ fn changed(
     let failed = |text: String| Rest::Failed(reason::BUILD_FAILED, text, Wake::default());
     let mut hidden = Vec::new();
     let decrypting = match &inputs.decryption {
-        Some(keys) => Some(keys.objects(files, trace).map_err(failed)?),
+        Some(keys) => Some(keys.objects(files, trace, &account.stop).map_err(failed)?),
         None => None,
     };
     let mut objects = Vec::with_capacity(loaded.len());

@@ -7,6 +7,7 @@ use age::x25519::Identity;
 use age::{DecryptError, Decryptor};
 use zeroize::Zeroizing;
 
+use crate::limits::Until;
 use crate::value::Bytes;
 
 /// The longest data key that a message may hold; sops has 32 bytes, and one more in a part.
@@ -46,7 +47,7 @@ impl Identities {
     }
 
     /// Decrypts an armored message.
-    pub(super) fn decrypt(&self, message: &str) -> Result<Bytes, String> {
+    pub(super) fn decrypt(&self, message: &str, until: Until<'_>) -> Result<Bytes, String> {
         const FAILED: &str = "failed to create reader for decrypting sops data key with age";
         if self.0.is_empty() {
             return Err("failed to load age identities. Did not find keys: add an entry that ends with `.agekey` to the \
@@ -58,7 +59,8 @@ impl Identities {
         let decryptor =
             Decryptor::new_buffered(ArmoredReader::new(trimmed.trim_start().as_bytes()));
         let decryptor = decryptor.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
-        let identities = self.0.iter().map(|identity| identity as &dyn age::Identity);
+        let in_time = self.0.iter().take_while(|_| !until.is_over());
+        let identities = in_time.map(|identity| identity as &dyn age::Identity);
         let reader = decryptor.decrypt(identities);
         let reader = reader.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
         let mut key = Zeroizing::new(Vec::with_capacity(64));

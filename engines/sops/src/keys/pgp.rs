@@ -8,10 +8,13 @@ use pgp::composed::{Deserializable as _, Message, SignedSecretKey};
 use pgp::types::Password;
 use zeroize::Zeroizing;
 
+use crate::limits::Until;
 use crate::value::Bytes;
 
 /// The longest data key that a message may hold, also after it is decompressed.
 const MAX_DATA_KEY: u64 = 4096;
+/// How many recipients a message may have: rPGP tries each that names nobody with each key.
+const MAX_SESSION_KEYS: usize = 64;
 /// How many layers a message may have: encrypted, compressed, signed.
 const MAX_LAYERS: usize = 8;
 
@@ -46,14 +49,23 @@ impl Ring {
     }
 
     /// Decrypts an armored message with any of the keys.
-    pub(super) fn decrypt(&self, message: &str) -> Result<Bytes, String> {
+    pub(super) fn decrypt(&self, message: &str, until: Until<'_>) -> Result<Bytes, String> {
         const FAILED: &str =
             "could not decrypt data key with PGP key: failed to decrypt sops data key with pgp";
+        // All are tried, whatever came of the first.
+        if let Ok((Message::Encrypted { esk, .. }, _)) =
+            Message::from_armor(message.trim().as_bytes())
+            && esk.len() > MAX_SESSION_KEYS
+        {
+            return Err(format!(
+                "{FAILED}: the message has more than {MAX_SESSION_KEYS} session keys"
+            ));
+        }
         let mut problem = "no secret key".to_owned();
-        for key in &self.0 {
+        for key in self.0.iter().take_while(|_| !until.is_over()) {
             match decrypt(key, message) {
                 Ok(data_key) => return Ok(data_key),
-                Err(error) => problem = error.to_string(),
+                Err(error) => problem = error,
             }
         }
         Err(format!("{FAILED}: {problem}"))
@@ -68,16 +80,20 @@ fn blocks(text: &str) -> impl Iterator<Item = &str> {
     starts.zip(ends).filter_map(|(from, to)| text.get(from..to))
 }
 
-fn decrypt(key: &SignedSecretKey, message: &str) -> Result<Bytes, pgp::errors::Error> {
-    let (message, _) = Message::from_armor(message.trim().as_bytes())?;
-    let mut message = message.decrypt_legacy(&Password::empty(), key)?;
+fn told(error: pgp::errors::Error) -> String {
+    error.to_string()
+}
+
+fn decrypt(key: &SignedSecretKey, message: &str) -> Result<Bytes, String> {
+    let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(told)?;
+    let mut message = message.decrypt_legacy(&Password::empty(), key).map_err(told)?;
     for _ in 0..MAX_LAYERS {
         if !message.is_compressed() {
             break;
         }
-        message = message.decompress()?;
+        message = message.decompress().map_err(told)?;
     }
     let mut data_key = Zeroizing::new(Vec::with_capacity(64));
-    message.take(MAX_DATA_KEY).read_to_end(&mut data_key)?;
+    message.take(MAX_DATA_KEY).read_to_end(&mut data_key).map_err(|error| error.to_string())?;
     Ok(data_key)
 }

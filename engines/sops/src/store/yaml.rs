@@ -31,7 +31,8 @@ pub(super) fn read(
             false => ReadError::Form(format!("Error unmarshaling input YAML: {error}")),
         })?;
         if nodes.is_empty() {
-            // sops decodes the first document once more, so that keys which occur twice are refused.
+            // sops decodes the first document once more, so that keys which occur twice are refused. What aliases repeat
+            // in the others is counted when it is copied.
             v3::check(&document, &bounds).map_err(plain)?;
         }
         nodes.push(document);
@@ -66,17 +67,47 @@ fn lines(comment: &str) -> impl Iterator<Item = &str> {
         .map(|line| line.get(1..).unwrap_or_default())
 }
 
-fn note_in_map(items: &mut Vec<Item>, comment: &str, inline: bool) {
-    items.extend(lines(comment).map(|line| Item::comment(line.as_bytes(), inline)));
-}
-
-fn note_in_list(values: &mut Vec<Value>, comment: &str, inline: bool) {
-    values.extend(lines(comment).map(|line| {
-        Value::Comment(Comment { text: Zeroizing::new(line.as_bytes().to_vec()), inline })
-    }));
-}
-
 impl<'n> Reader<'n, '_> {
+    /// The lines of a comment, each counted like a value.
+    fn lines<'c>(&mut self, comment: &'c str) -> Result<Vec<&'c str>, ReadError> {
+        for line in lines(comment) {
+            self.budget.take(0)?;
+            self.budget.take_text(line.len())?;
+        }
+        Ok(lines(comment).collect())
+    }
+
+    fn note_in_map(
+        &mut self,
+        items: &mut Vec<Item>,
+        comment: &str,
+        inline: bool,
+    ) -> Result<(), ReadError> {
+        let lines = self.lines(comment)?;
+        items.extend(lines.into_iter().map(|line| Item::comment(line.as_bytes(), inline)));
+        Ok(())
+    }
+
+    fn note_in_list(
+        &mut self,
+        values: &mut Vec<Value>,
+        comment: &str,
+        inline: bool,
+    ) -> Result<(), ReadError> {
+        let lines = self.lines(comment)?;
+        values.extend(lines.into_iter().map(|line| {
+            let text = Zeroizing::new(line.as_bytes().to_vec());
+            Value::Comment(Comment { text, inline })
+        }));
+        Ok(())
+    }
+
+    /// A scalar, whose text is counted before it is copied.
+    fn scalar(&mut self, node: &Node) -> Result<Value, ReadError> {
+        self.budget.take_text(node.value.len())?;
+        Ok(scalar(node))
+    }
+
     fn target(&self, alias: &Node) -> Result<&'n Node, ReadError> {
         let problem = || ReadError::Form(format!("unknown anchor '{}' referenced", alias.value));
         self.anchors.get(alias.value.as_str()).copied().ok_or_else(problem)
@@ -92,8 +123,8 @@ impl<'n> Reader<'n, '_> {
     ) -> Result<(), ReadError> {
         self.budget.take(depth)?;
         if !noted {
-            note_in_map(items, node.notes.get(Note::Head), false);
-            note_in_map(items, node.notes.get(Note::Line), false);
+            self.note_in_map(items, node.notes.get(Note::Head), false)?;
+            self.note_in_map(items, node.notes.get(Note::Line), false)?;
         }
         let refuse = |what: &str| {
             let problem = format!(
@@ -118,7 +149,7 @@ impl<'n> Reader<'n, '_> {
             }
         }
         if !noted {
-            note_in_map(items, node.notes.get(Note::Foot), false);
+            self.note_in_map(items, node.notes.get(Note::Foot), false)?;
         }
         Ok(())
     }
@@ -130,27 +161,27 @@ impl<'n> Reader<'n, '_> {
         items: &mut Vec<Item>,
         depth: usize,
     ) -> Result<(), ReadError> {
-        note_in_map(items, key.notes.get(Note::Head), false);
-        note_in_map(items, key.notes.get(Note::Line), false);
+        self.note_in_map(items, key.notes.get(Note::Head), false)?;
+        self.note_in_map(items, key.notes.get(Note::Line), false)?;
         let noted = matches!(value.kind, Kind::Scalar | Kind::Alias);
         if noted {
-            note_in_map(items, value.notes.get(Note::Head), false);
-            note_in_map(items, value.notes.get(Note::Line), true);
+            self.note_in_map(items, value.notes.get(Note::Head), false)?;
+            self.note_in_map(items, value.notes.get(Note::Line), true)?;
         }
         let name = self.key(key)?;
         let plain = self.value(value, noted, depth + 1)?;
         items.push(Item { key: name, value: plain });
         if noted {
-            note_in_map(items, value.notes.get(Note::Foot), false);
+            self.note_in_map(items, value.notes.get(Note::Foot), false)?;
         }
-        note_in_map(items, key.notes.get(Note::Foot), false);
+        self.note_in_map(items, key.notes.get(Note::Foot), false)?;
         Ok(())
     }
 
-    fn key(&self, key: &'n Node) -> Result<Key, ReadError> {
+    fn key(&mut self, key: &'n Node) -> Result<Key, ReadError> {
         let key = if key.kind == Kind::Alias { self.target(key)? } else { key };
         Ok(match key.kind {
-            Kind::Scalar => match scalar(key) {
+            Kind::Scalar => match self.scalar(key)? {
                 Value::Text(text) => Key::Text(String::from_utf8_lossy(&text).into_owned()),
                 other => Key::Other(other.type_name()),
             },
@@ -163,7 +194,7 @@ impl<'n> Reader<'n, '_> {
         self.budget.take(depth)?;
         match node.kind {
             Kind::Document => Ok(Value::Null),
-            Kind::Scalar => Ok(scalar(node)),
+            Kind::Scalar => self.scalar(node),
             Kind::Alias => self.value(self.target(node)?, false, depth + 1),
             Kind::Mapping => {
                 let mut items = Vec::new();
@@ -173,18 +204,18 @@ impl<'n> Reader<'n, '_> {
             Kind::Sequence => {
                 let mut values = Vec::new();
                 if !noted {
-                    note_in_list(&mut values, node.notes.get(Note::Head), false);
-                    note_in_list(&mut values, node.notes.get(Note::Line), false);
+                    self.note_in_list(&mut values, node.notes.get(Note::Head), false)?;
+                    self.note_in_list(&mut values, node.notes.get(Note::Line), false)?;
                 }
                 for item in &node.content {
-                    note_in_list(&mut values, item.notes.get(Note::Head), false);
-                    note_in_list(&mut values, item.notes.get(Note::Line), true);
+                    self.note_in_list(&mut values, item.notes.get(Note::Head), false)?;
+                    self.note_in_list(&mut values, item.notes.get(Note::Line), true)?;
                     let value = self.value(item, true, depth + 1)?;
                     values.push(value);
-                    note_in_list(&mut values, item.notes.get(Note::Foot), false);
+                    self.note_in_list(&mut values, item.notes.get(Note::Foot), false)?;
                 }
                 if !noted {
-                    note_in_list(&mut values, node.notes.get(Note::Foot), false);
+                    self.note_in_list(&mut values, node.notes.get(Note::Foot), false)?;
                 }
                 Ok(Value::List(values))
             }

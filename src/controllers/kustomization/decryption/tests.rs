@@ -50,21 +50,36 @@ fn an_object_is_encrypted_unless_it_is_to_be_applied_so() {
     assert!(!is_still_encrypted(&object(&json!({SWITCH: "Disabled"}))));
 }
 
+fn encrypted(value: &str) -> Object {
+    let fields = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"},
+        "stringData": {"a": value}, "sops": {"mac": "ENC[mac]"},
+    });
+    Object::new(fields).unwrap()
+}
+
 #[test]
-fn an_encrypted_value_of_no_checked_file_is_refused() {
+fn an_encrypted_value_that_no_mac_covers_is_refused() {
     let keys = Keys::default();
-    let known: BTreeSet<Vec<u8>> =
-        encrypted_values(b"a: ENC[one]\nmac: ENC[mac] ENC[open").collect();
-    assert_eq!(known, [b"ENC[one]".to_vec(), b"ENC[mac]".to_vec()].into());
+    let known = BTreeSet::from([b"ENC[one]".to_vec(), b"ENC[mac]".to_vec()]);
     let objects = Objects { decryptor: Decryptor::new(&keys), checked: Some(known) };
-    let decrypt = |value: &str| {
-        let fields = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"},
-            "stringData": {"a": value}, "sops": {"mac": "ENC[mac]"},
-        });
-        objects.decrypt(Object::new(fields).unwrap()).unwrap_err()
-    };
-    assert!(decrypt("ENC[two]").contains("in no file of the artifact"), "{}", decrypt("ENC[two]"));
+    let decrypt = |value: &str| objects.decrypt(encrypted(value)).unwrap_err();
+    assert!(decrypt("ENC[two]").contains("that no MAC of"), "{}", decrypt("ENC[two]"));
     // The other is refused for want of keys only.
-    assert!(!decrypt("ENC[one]").contains("in no file of the artifact"), "{}", decrypt("ENC[one]"));
+    assert!(!decrypt("ENC[one]").contains("that no MAC of"), "{}", decrypt("ENC[one]"));
+}
+
+#[test]
+fn a_file_that_does_not_look_encrypted_has_no_value_that_a_mac_covers() {
+    let (keys, stop) = (Keys::default(), Stop::default());
+    let decryption = Decryption { keys, mac: MacPolicy::Require, digest: String::new() };
+    for mac in ["mac: 'ENC[mac]'", "mac:  ENC[mac]", "\"mac\":\"ENC[mac]\""] {
+        let file = format!("stringData: {{a: 'ENC[one]'}}\nsops: {{{mac}}}\n");
+        let files = tree::Memory::from_files([("a.yaml", file.as_str())]).unwrap();
+        let recorder = tree::Recorder::new(&files);
+        recorder.read(&RelPath::parse("a.yaml").unwrap()).unwrap();
+        let objects = decryption.objects(&files, &recorder.seen(), &stop).unwrap();
+        let why = objects.decrypt(encrypted("ENC[one]")).unwrap_err();
+        assert!(why.contains("that no MAC of"), "{why}");
+    }
 }
