@@ -15,14 +15,17 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use manifest::{Descriptor, Manifest};
 
-/// Most referrers of an image that are read; those with the type that is searched for come first.
+/// Most referrers of an image that are read; those with the type that is searched for come first, the smallest of them
+/// before others.
 pub const MOST_REFERRERS: usize = 64;
 /// Most signatures under the tag of an image.
 pub const MOST_LAYERS: usize = 64;
 /// Bytes of a signature with all that belongs to it.
 pub const MOST_BLOB: u64 = 4 << 20;
-/// Bytes of all answers together.
+/// Bytes of all referrers together; what exceeds them does not count.
 pub const MOST_BYTES: usize = 32 << 20;
+/// Bytes of what stands under the tag of an image, which no referrer can use up.
+const MOST_OLD_BYTES: usize = 8 << 20;
 
 /// A request to the repository of the image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,16 +52,10 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Why nothing can be said about an image. `Display` is for people.
+/// The registry sent other bytes than those with this digest, so that nothing can be said about an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
-    /// The registry sent other bytes than those with the digest.
-    #[error("the digest of what the registry sent for {0} is another")]
-    Mismatch(String),
-    /// All answers together are too large.
-    #[error("the signatures of the image are larger than the limit of {MOST_BYTES} bytes")]
-    TooLarge,
-}
+#[error("the digest of what the registry sent for {0} is another")]
+pub struct Mismatch(pub String);
 
 /// What is searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +77,8 @@ pub struct Search {
     sought: Sought,
     subject: String,
     answers: BTreeMap<Request, Option<Answer>>,
-    bytes: usize,
+    /// Bytes of referrers, and of what stands under the tag.
+    bytes: [usize; 2],
 }
 
 impl Search {
@@ -95,7 +93,7 @@ impl Search {
     }
 
     fn new(sought: Sought, digest: &str) -> Self {
-        Self { sought, subject: digest.to_owned(), answers: BTreeMap::new(), bytes: 0 }
+        Self { sought, subject: digest.to_owned(), answers: BTreeMap::new(), bytes: [0; 2] }
     }
 
     /// The requests without which the search is not over; none when it is.
@@ -126,38 +124,59 @@ impl Search {
             needed.push(self.fallback());
         }
         needed.push(api);
+        let mut blobs = Vec::new();
         for referrer in self.candidates() {
             let request = Request::Manifest(referrer.digest);
             if let Some(manifest) = self.manifest(&request) {
-                needed.extend(self.signature(&manifest).and_then(blob));
+                blobs.extend(self.signature(&manifest).map(|it| (it.size, blob(it))));
             }
             needed.push(request);
         }
+        // Signatures are small: large ones are not to use up what there is for them.
+        blobs.sort_by_key(|(size, _)| *size);
+        needed.extend(blobs.into_iter().filter_map(|(_, request)| request));
     }
 
-    /// Takes an answer; `None` says that the registry has no such thing.
+    /// Takes an answer; `None` says that the registry has no such thing, or that it is larger than it may be: a signature
+    /// that does not count. So is one that exceeds the bytes of its kind, so that it hides no good one.
     ///
     /// # Errors
-    /// The answer is another than was asked for, or too much.
-    pub fn answer(&mut self, request: Request, answer: Option<Answer>) -> Result<(), Unusable> {
-        if let Some(answer) = &answer {
-            self.bytes = self.bytes.saturating_add(answer.body.len());
-            if self.bytes > MOST_BYTES {
-                return Err(Unusable::TooLarge);
-            }
+    /// The answer is another than was asked for.
+    pub fn answer(&mut self, request: Request, answer: Option<Answer>) -> Result<(), Mismatch> {
+        let mut answer = answer;
+        let is_old = self.is_old(&request);
+        if let Some(given) = &answer {
+            let [of_referrers, old] = &mut self.bytes;
+            let (used, most) = match is_old {
+                true => (old, MOST_OLD_BYTES),
+                false => (of_referrers, MOST_BYTES),
+            };
             let digest = match &request {
                 Request::Manifest(reference) => Some(reference).filter(|it| it.contains(':')),
                 Request::Blob { digest, .. } => Some(digest),
                 Request::Referrers(_) => None,
             };
             if let Some(digest) = digest
-                && *digest != digest_of(&answer.body)
+                && *digest != digest_of(&given.body)
             {
-                return Err(Unusable::Mismatch(digest.clone()));
+                return Err(Mismatch(digest.clone()));
+            }
+            let sum = used.saturating_add(given.body.len());
+            if sum > most {
+                answer = None;
+            } else {
+                *used = sum;
             }
         }
         self.answers.insert(request, answer);
         Ok(())
+    }
+
+    /// Whether a request is for what stands under the tag of the image.
+    fn is_old(&self, request: &Request) -> bool {
+        *request == self.old_tag()
+            || (matches!(request, Request::Blob { .. })
+                && self.old_layers().iter().filter_map(blob).any(|it| it == *request))
     }
 
     /// The digest of the image.
@@ -228,7 +247,8 @@ impl Search {
         let mut referrers = self.manifest(&request).unwrap_or_default().manifests;
         match self.sought {
             Sought::Cosign => {
-                referrers.sort_by_key(|referrer| !referrer.artifact_type.starts_with(BUNDLE));
+                let is_other = |it: &Descriptor| !it.artifact_type.starts_with(BUNDLE);
+                referrers.sort_by_key(|referrer| (is_other(referrer), referrer.size));
                 referrers.truncate(MOST_REFERRERS);
             }
             Sought::Notation => {

@@ -12,9 +12,9 @@
 mod bundle;
 mod simple;
 
-use crate::attached::Search;
+use crate::attached::{Descriptor, Search};
 use crate::key::Key;
-use crate::sigstore::{Identity, TrustedRoot, identity};
+use crate::sigstore::{Identities, Identity, TrustedRoot};
 
 pub(crate) use bundle::Bundle;
 
@@ -42,13 +42,16 @@ pub enum Refused {
     Signatures(Vec<String>),
 }
 
+/// Most keys of a Secret.
+const MOST_KEYS: usize = 64;
+
 /// Whose signature counts.
 enum Trust<'t> {
     Key(Key),
-    Identities(&'t TrustedRoot, &'t [Identity]),
+    Identities(&'t TrustedRoot, &'t Identities),
 }
 
-/// Whether an image, `repository@digest`, is signed by one of the keys that end in `.pub`.
+/// Whether an image, `repository@digest`, is signed by one of the keys that end in `.pub`, of which there may be 64.
 ///
 /// # Errors
 /// It is not, or none of the keys can be used; the text is for people.
@@ -57,12 +60,20 @@ pub fn verify<'k>(
     image: &str,
     keys: impl IntoIterator<Item = (&'k str, &'k [u8])>,
 ) -> Result<Signer, String> {
+    let keys = keys.into_iter().filter(|(name, _)| name.ends_with(".pub")).collect::<Vec<_>>();
+    if keys.len() > MOST_KEYS {
+        return Err(format!("the Secret has more than {MOST_KEYS} keys that end in `.pub`"));
+    }
+    let found = Found::of(search);
     let mut bad = None;
-    for (name, key) in keys.into_iter().filter(|(name, _)| name.ends_with(".pub")) {
-        match verify_by(search, key) {
-            Ok(()) => return Ok(Signer { name: name.to_owned() }),
-            Err(Refused::BadKey(why)) => bad = bad.or(Some(why)),
-            Err(_) => {}
+    for (name, key) in keys {
+        match Key::from_pem(key) {
+            Ok(key) => {
+                if found.any(&Trust::Key(key)).is_ok() {
+                    return Ok(Signer { name: name.to_owned() });
+                }
+            }
+            Err(why) => bad = bad.or(Some(why)),
         }
     }
     // Parity(flux): a key that cannot be read fails all, unless another was good before; here, wherever it stands.
@@ -75,7 +86,7 @@ pub fn verify<'k>(
 /// It is not: the reasons.
 pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), Refused> {
     let key = Key::from_pem(key).map_err(Refused::BadKey)?;
-    any(search, &Trust::Key(key)).map(drop)
+    Found::of(search).any(&Trust::Key(key)).map(drop)
 }
 
 /// Whether an image is signed by somebody whose certificate leads to a trusted authority and has one of the identities.
@@ -89,40 +100,57 @@ pub fn verify_keyless(
     root: &TrustedRoot,
     identities: &[Identity],
 ) -> Result<Signer, Refused> {
-    any(search, &Trust::Identities(root, identities))
+    Found::of(search).any(&Trust::Identities(root, &Identities::new(identities)))
 }
 
-fn any(search: &Search, trust: &Trust<'_>) -> Result<Signer, Refused> {
-    let mut of_bundles = Vec::new();
-    for (_, descriptor) in search.attached() {
-        let bytes = descriptor.as_ref().and_then(|descriptor| search.blob(descriptor));
-        let Some(bundle) = bytes.and_then(Bundle::parse) else { continue };
-        let verified = match trust {
-            Trust::Key(key) => bundle.verify_by(key, search.subject()).map(|()| String::new()),
-            Trust::Identities(root, identities) => identity::Policy::of_bundles(identities)
-                .and_then(|policy| bundle.verify_keyless(root, &policy, search.subject())),
-        };
-        match verified {
-            Ok(name) => return Ok(Signer { name }),
-            Err(why) => of_bundles.push(why),
-        }
+/// What a search found, read once for all keys.
+struct Found<'s> {
+    search: &'s Search,
+    bundles: Vec<Bundle>,
+    layers: Vec<Descriptor>,
+}
+
+impl<'s> Found<'s> {
+    fn of(search: &'s Search) -> Self {
+        let bundle = |descriptor: Option<Descriptor>| Bundle::parse(search.blob(&descriptor?)?);
+        let attached = search.attached().into_iter();
+        let bundles = attached.filter_map(|(_, descriptor)| bundle(descriptor)).collect();
+        Self { search, bundles, layers: search.old_layers() }
     }
-    let mut of_layers = Vec::new();
-    for layer in search.old_layers() {
-        let verified = simple::Signature::of(search, &layer).and_then(|signature| match trust {
-            Trust::Key(key) => signature.verify_by(key).map(|()| String::new()),
-            Trust::Identities(root, identities) => signature.verify_keyless(root, identities),
-        });
-        match verified {
-            Ok(name) => return Ok(Signer { name }),
-            Err(why) => of_layers.push(why),
+
+    fn any(&self, trust: &Trust<'_>) -> Result<Signer, Refused> {
+        let subject = self.search.subject();
+        let mut of_bundles = Vec::new();
+        for bundle in &self.bundles {
+            let verified = match trust {
+                Trust::Key(key) => bundle.verify_by(key, subject).map(|()| String::new()),
+                Trust::Identities(root, identities) => {
+                    bundle.verify_keyless(root, identities, subject)
+                }
+            };
+            match verified {
+                Ok(name) => return Ok(Signer { name }),
+                Err(why) => of_bundles.push(why),
+            }
         }
+        let mut of_layers = Vec::new();
+        for layer in &self.layers {
+            let signature = simple::Signature::of(self.search, layer);
+            let verified = signature.and_then(|signature| match trust {
+                Trust::Key(key) => signature.verify_by(key).map(|()| String::new()),
+                Trust::Identities(root, identities) => signature.verify_keyless(root, identities),
+            });
+            match verified {
+                Ok(name) => return Ok(Signer { name }),
+                Err(why) => of_layers.push(why),
+            }
+        }
+        Err(match (of_bundles.is_empty(), of_layers.is_empty()) {
+            (false, _) => Refused::Bundles(of_bundles),
+            (true, false) => Refused::Signatures(of_layers),
+            (true, true) => Refused::Unsigned,
+        })
     }
-    Err(match (of_bundles.is_empty(), of_layers.is_empty()) {
-        (false, _) => Refused::Bundles(of_bundles),
-        (true, false) => Refused::Signatures(of_layers),
-        (true, true) => Refused::Unsigned,
-    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use crate::sigstore::{Identity, TrustedRoot};
 /// The data of a Secret.
 pub type Data = BTreeMap<String, Vec<u8>>;
 
+/// Identities of a spec: each expression is compiled.
+const MOST_IDENTITIES: usize = 64;
+
 /// The entry of a Secret with a trusted root.
 const TRUSTED_ROOT: &str = "trusted_root.json";
 
@@ -39,16 +42,18 @@ impl Trust {
     /// Identities that the public Sigstore certifies, of which one has to match.
     ///
     /// # Errors
-    /// The root that windlass has cannot be used; the text is for people.
+    /// The root that windlass has cannot be used, or there are more than 64 identities; the text is for people.
     pub fn public(identities: Vec<Identity>) -> Result<Self, String> {
+        few(&identities)?;
         Ok(Self::Identities(Box::new(TrustedRoot::public()?), identities))
     }
 
     /// The trusted root in a Secret, which is at `place`, and identities of which one has to match.
     ///
     /// # Errors
-    /// The root cannot be used; the text is for people.
+    /// The root cannot be used, or there are more than 64 identities; the text is for people.
     pub fn identities(place: &str, data: &Data, identities: Vec<Identity>) -> Result<Self, String> {
+        few(&identities)?;
         let root = data.get(TRUSTED_ROOT).ok_or_else(|| {
             format!("failed to read trusted root from secret '{place}': '{TRUSTED_ROOT}' not found in secret '{place}'")
         })?;
@@ -92,6 +97,13 @@ impl Trust {
             },
         }
     }
+}
+
+fn few(identities: &[Identity]) -> Result<(), String> {
+    if identities.len() <= MOST_IDENTITIES {
+        return Ok(());
+    }
+    Err(format!("matchOIDCIdentity has more than {MOST_IDENTITIES} identities"))
 }
 
 /// What Flux says of an image that may not be used; the provider is `cosign`, `cosign keyless` or `notation`.

@@ -8,7 +8,7 @@ mod key;
 mod policy;
 mod ring;
 
-use pgp::packet::{Packet, Signature};
+use pgp::packet::{Packet, Signature, SignatureType};
 use pgp::types::{KeyId, VerifyingKey};
 
 use self::key::Verifier;
@@ -164,9 +164,18 @@ fn is_made_with<K: VerifyingKey>(
     if with.key.legacy_key_id() != id || !may_sign {
         return None;
     }
+    // Of other types rPGP hashes a single byte of the payload.
+    if !matches!(signature.typ(), Some(SignatureType::Binary | SignatureType::Text)) {
+        let kind = signature.typ().map_or(0, u8::from);
+        let why = "openpgp: unsupported feature: unsupported signature type";
+        return Some(Err(format!("{why}: {kind}")));
+    }
     let is_made = effort.take() && signature.verify(&Verifier(&with.key), payload).is_ok();
     let failure = || {
         format!("openpgp: invalid signature: {} verification failure", key::algorithm(&with.key))
     };
     Some(if is_made { Ok(()) } else { Err(failure()) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,10 +13,13 @@ mod root;
 mod sct;
 pub(crate) mod simple;
 
+use std::collections::BTreeSet;
+
 use crate::x509::{Certificate, chain};
 use entry::RawEntry;
 use identity::Summary;
 
+pub(crate) use identity::Identities;
 pub use identity::Identity;
 pub use root::TrustedRoot;
 
@@ -35,7 +38,7 @@ pub(crate) fn verify_bundle_certificate(
     let summary = Summary::of(certificate)
         .map_err(|why| format!("failed to summarize certificate: {why}"))?;
     let mut issuers = Vec::new();
-    for time in times {
+    for time in BTreeSet::from_iter(times) {
         let issuer = issuer(certificate, root, time)
             .map_err(|why| format!("failed to verify leaf certificate: {why}"))?;
         issuers.push(issuer);

@@ -4,7 +4,7 @@
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
-use signatures::attached::{Answer, Request, Search, Unusable};
+use signatures::attached::{Answer, Request, Search};
 
 use super::answer::{accepted, read};
 use super::{Digest, Error, Repository, Session};
@@ -20,10 +20,11 @@ impl Session<'_> {
     /// Sends the requests of a search until it needs no more, all within one time.
     ///
     /// # Guarantees
-    /// Something is missing only where the registry says so.
+    /// Something is missing only where the registry says so, or where it is larger than a signature may be: who may push
+    /// could have every search fail otherwise, and so hide good signatures.
     ///
     /// # Errors
-    /// The registry did not say, or sent too much or something else.
+    /// The registry did not say, or sent something else.
     pub async fn gather(&self, mut search: Search) -> Result<Search, Error> {
         self.within(async {
             loop {
@@ -33,7 +34,7 @@ impl Session<'_> {
                 }
                 for request in open {
                     let answer = self.attached(&request).await?;
-                    search.answer(request, answer).map_err(|why| self.unusable(&why))?;
+                    search.answer(request, answer).map_err(|why| self.mismatch(&why.0))?;
                 }
             }
         })
@@ -59,7 +60,7 @@ impl Session<'_> {
         };
         match found {
             Ok(answer) => Ok(Some(answer)),
-            Err(Error::NotFound { .. }) => Ok(None),
+            Err(Error::NotFound { .. } | Error::TooLarge { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -77,21 +78,19 @@ impl Session<'_> {
         if !is_index {
             return Ok(None);
         }
-        let body = read(self, &path, answer, self.remote.limits.manifest).await?;
+        // One that is too large has none that counts, which is not to say that the registry has no such API.
+        let body = match read(self, &path, answer, self.remote.limits.manifest).await {
+            Err(Error::TooLarge { .. }) => Vec::new(),
+            body => body?,
+        };
         Ok(Some(Answer { media_type: INDEX.to_owned(), body }))
     }
 
-    fn unusable(&self, why: &Unusable) -> Error {
+    fn mismatch(&self, digest: &str) -> Error {
         let place = self.remote.repository.to_string();
-        match why {
-            Unusable::Mismatch(digest) => match Digest::parse(digest) {
-                Ok(expected) => Error::Mismatch { what: "signature", place, expected },
-                Err(error) => error,
-            },
-            Unusable::TooLarge => Error::TooLarge {
-                what: format!("all signatures of an image of {place}"),
-                limit: signatures::attached::MOST_BYTES as u64,
-            },
+        match Digest::parse(digest) {
+            Ok(expected) => Error::Mismatch { what: "signature", place, expected },
+            Err(error) => error,
         }
     }
 }

@@ -404,8 +404,28 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
         r#"{{"layers":[{{"digest":"{layer}","size":{},"annotations":{{"dev.cosignproject.cosign/signature":"{signature}"}}}}]}}"#,
         payload.len()
     );
+    // Who may push attaches a bundle that is longer than its manifest says.
+    let long = "x".repeat(1000);
+    let kind = "application/vnd.dev.sigstore.bundle.v0.3+json";
+    let liar = format!(
+        r#"{{"layers":[{{"mediaType":"{kind}","digest":"{}","size":10}}]}}"#,
+        Digest::of(long.as_bytes())
+    );
+    let index = format!(
+        r#"{{"manifests":[{{"digest":"{}","size":{},"artifactType":"{kind}"}}]}}"#,
+        Digest::of(liar.as_bytes()),
+        liar.len()
+    );
     let (address, _) = serve(move |asked| {
-        if asked.line.ends_with(".sig") {
+        let is_for = |text: &str| asked.line.contains(&Digest::of(text.as_bytes()).to_string());
+        if asked.line.contains("/referrers/") {
+            let kind = [("content-type", "application/vnd.oci.image.index.v1+json")];
+            reply("200 OK", &kind, &index)
+        } else if is_for(&liar) {
+            reply("200 OK", &[("content-type", MANIFEST)], &liar)
+        } else if is_for(&long) {
+            reply("200 OK", &[], &long)
+        } else if asked.line.ends_with(".sig") {
             reply("200 OK", &[("content-type", MANIFEST)], &manifest)
         } else if asked.line.ends_with(&layer.to_string()) {
             reply("200 OK", &[], &payload)

@@ -43,21 +43,63 @@ fn a_referrer_is_asked_for_and_then_its_layer() {
     let request = Request::Blob { digest: digest_of(blob.as_bytes()), size: 2 };
     assert_eq!(search.open(), std::slice::from_ref(&request));
     let wrong = search.answer(request.clone(), answer("{} "));
-    assert!(matches!(wrong, Err(Unusable::Mismatch(_))));
+    assert!(matches!(wrong, Err(Mismatch(_))));
     search.answer(request, answer(blob)).unwrap();
     assert_eq!(search.open(), []);
     assert_eq!(search.attached().len(), 1);
 }
 
 #[test]
-fn what_is_too_large_is_not_asked_for_and_too_much_is_refused() {
+fn what_is_too_large_is_not_asked_for() {
     let layers = format!(r#"{{"layers":[{{"digest":"{SUBJECT}","size":{}}}]}}"#, MOST_BLOB + 1);
     let mut search = Search::for_cosign(SUBJECT);
     search.answer(tag(".sig"), answer(&layers)).unwrap();
     search.answer(Request::Referrers(SUBJECT.to_owned()), answer("{}")).unwrap();
     assert_eq!(search.open(), []);
-    let all = "x".repeat(MOST_BYTES);
-    assert_eq!(search.answer(tag(".x"), answer(&all)), Err(Unusable::TooLarge));
+}
+
+#[test]
+fn too_many_bytes_hide_no_smaller_signature_and_nothing_under_the_tag() {
+    let (small, large) = ("{}".to_owned(), "x".repeat(4 << 20));
+    let bodies: Vec<String> =
+        (0..9).map(|at| format!("{at}{}", &large[1..])).chain([small.clone()]).collect();
+    let manifest = |body: &String| {
+        let layer = format!(r#""digest":"{}","size":{}"#, digest_of(body.as_bytes()), body.len());
+        format!(r#"{{"layers":[{{"mediaType":"{BUNDLE}.v0.3+json",{layer}}}]}}"#)
+    };
+    let manifests: Vec<String> = bodies.iter().map(manifest).collect();
+    let referrer = |it: &String| format!(r#"{{"digest":"{}","size":1}}"#, digest_of(it.as_bytes()));
+    let index: Vec<String> = manifests.iter().map(referrer).collect();
+    let old = r#"{"critical":{}}"#;
+    let old_layer = format!(r#""digest":"{}","size":{}"#, digest_of(old.as_bytes()), old.len());
+    let mut had = vec![
+        (tag(".sig"), format!(r#"{{"layers":[{{{old_layer}}}]}}"#)),
+        (
+            Request::Referrers(SUBJECT.to_owned()),
+            format!(r#"{{"manifests":[{}]}}"#, index.join(",")),
+        ),
+    ];
+    for text in &manifests {
+        had.push((Request::Manifest(digest_of(text.as_bytes())), text.clone()));
+    }
+    for text in bodies.iter().chain([&old.to_owned()]) {
+        let (digest, size) = (digest_of(text.as_bytes()), text.len() as u64);
+        had.push((Request::Blob { digest, size }, text.clone()));
+    }
+    let mut search = Search::for_cosign(SUBJECT);
+    for _ in 0..3 {
+        for request in search.open() {
+            let (_, body) = had.iter().find(|(it, _)| *it == request).unwrap();
+            search.answer(request, answer(body)).unwrap();
+        }
+    }
+    assert_eq!(search.open(), []);
+    let attached = search.attached();
+    let read: Vec<&[u8]> =
+        attached.iter().filter_map(|(_, it)| search.blob(it.as_ref()?)).collect();
+    assert!(read.contains(&small.as_bytes()) && read.len() < 10, "{}", read.len());
+    let layers = search.old_layers();
+    assert_eq!(search.blob(&layers[0]), Some(old.as_bytes()));
 }
 
 #[test]

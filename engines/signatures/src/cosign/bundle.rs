@@ -12,8 +12,7 @@ use serde::Deserialize;
 use crate::key::Key;
 use crate::proto::{Bytes, base64_of};
 use crate::sigstore::entry::RawEntry;
-use crate::sigstore::identity::Policy;
-use crate::sigstore::{TrustedRoot, verify_bundle_certificate};
+use crate::sigstore::{Identities, TrustedRoot, verify_bundle_certificate};
 use crate::x509::Certificate;
 
 /// Entries of logs in a bundle.
@@ -148,9 +147,10 @@ impl Bundle {
     pub(crate) fn verify_keyless(
         &self,
         root: &TrustedRoot,
-        policy: &Policy,
+        identities: &Identities,
         subject: &str,
     ) -> Result<String, String> {
+        identities.is_usable_for_bundles()?;
         let envelope = self.envelope()?;
         let Some(der) = &self.certificate else {
             return Err("the bundle has no certificate".to_owned());
@@ -161,7 +161,7 @@ impl Bundle {
         let summary = verify_bundle_certificate(&certificate, &self.entries, signature, root)?;
         let key = certificate.key.as_ref().map_err(|why| of_signature((*why).to_owned()))?;
         envelope.verify(key, subject).map_err(of_signature)?;
-        policy.verify(&summary).map_err(|why| {
+        identities.verify(&summary).map_err(|why| {
             format!(
                 "failed to verify certificate identity: no matching CertificateIdentity found, last error: {why}"
             )

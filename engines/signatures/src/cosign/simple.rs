@@ -8,7 +8,7 @@ use super::bundle::decoded;
 use crate::attached::{Descriptor, Search};
 use crate::key::Key;
 use crate::sigstore::simple::{Logged, verify_keyless};
-use crate::sigstore::{Identity, TrustedRoot};
+use crate::sigstore::{Identities, TrustedRoot};
 
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const BUNDLE: &str = "dev.sigstore.cosign/bundle";
@@ -52,7 +52,7 @@ impl<'a> Signature<'a> {
     pub(super) fn verify_keyless(
         &self,
         root: &TrustedRoot,
-        identities: &[Identity],
+        identities: &Identities,
     ) -> Result<String, String> {
         let certificate = self.annotations.get(CERTIFICATE).map(String::as_str).unwrap_or_default();
         let logged = self.logged.as_ref();

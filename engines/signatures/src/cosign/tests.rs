@@ -165,3 +165,22 @@ fn deep_or_endless_json_is_refused() {
     let refused = verify_by(&found(&[], &[deep]), &owner.key()).unwrap_err();
     assert_eq!(refused, Refused::Unsigned);
 }
+
+#[test]
+fn keys_and_identities_are_few() {
+    let owner = Owner::new();
+    let search = found(&[owner.simple(IMAGE)], &[]);
+    let keys = |count: usize| -> Vec<(String, Vec<u8>)> {
+        (0..count).map(|at| (format!("{at}.pub"), owner.key())).collect()
+    };
+    let by = |keys: &[(String, Vec<u8>)]| {
+        verify(&search, "r/a@x", keys.iter().map(|(name, key)| (name.as_str(), key.as_slice())))
+    };
+    assert!(by(&keys(64)).is_ok());
+    assert_eq!(by(&keys(65)).unwrap_err(), "the Secret has more than 64 keys that end in `.pub`");
+    let identity = Identity { issuer: "a".to_owned(), subject: "b".to_owned() };
+    let public =
+        |count: usize| crate::image::Trust::public(vec![identity.clone(); count]).map(drop);
+    assert_eq!(public(64), Ok(()));
+    assert!(public(65).unwrap_err().contains("more than 64 identities"));
+}

@@ -1,14 +1,18 @@
 //! Signatures in CBOR: `COSE_Sign1` of RFC 9052.
 
+use std::collections::BTreeMap;
+
 use ciborium::Value;
 
-use super::envelope::{AUTHENTIC_TIME, EXPIRY, Failed, Parts, SCHEME, TIME, TIMESTAMP};
+use super::envelope::{
+    AUTHENTIC_TIME, EXPIRY, Failed, MOST_HEADERS, Parts, SCHEME, TIME, TIMESTAMP,
+};
 
 /// How deep values may nest.
 const MOST_DEPTH: usize = 16;
 
 /// Headers in a map, by the names that JSON has for them.
-type Headers = Vec<(String, Value)>;
+type Headers = BTreeMap<String, Value>;
 
 /// Reads a signature.
 pub(super) fn read(bytes: &[u8]) -> Result<Parts, Failed> {
@@ -49,6 +53,9 @@ fn value(bytes: &[u8]) -> Option<Value> {
 
 /// Headers by name; none twice.
 fn named(headers: Vec<(Value, Value)>) -> Result<Headers, String> {
+    if headers.len() > MOST_HEADERS {
+        return Err(format!("it has more than {MOST_HEADERS} headers"));
+    }
     let mut named = Headers::new();
     for (label, value) in headers {
         let name = match label {
@@ -62,10 +69,10 @@ fn named(headers: Vec<(Value, Value)>) -> Result<Headers, String> {
             },
             _ => return Err("the label of a header is malformed".to_owned()),
         };
-        if named.iter().any(|(had, _)| *had == name) {
+        if named.contains_key(&name) {
             return Err(format!("the header {name:?} is there twice"));
         }
-        named.push((name, value));
+        named.insert(name, value);
     }
     Ok(named)
 }
@@ -75,9 +82,7 @@ fn parts(
     unprotected: &Headers,
     (signed, signature, payload): (Vec<u8>, Vec<u8>, Vec<u8>),
 ) -> Result<Parts, String> {
-    let get = |headers: &'_ Headers, name: &str| {
-        headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone())
-    };
+    let get = |headers: &'_ Headers, name: &str| headers.get(name).cloned();
     let certificates = match get(unprotected, "x5c") {
         None => return Err("certificate chain is not present".to_owned()),
         Some(Value::Bytes(one)) => vec![one],
@@ -121,7 +126,7 @@ fn parts(
             .unwrap_or_default(),
         content_type: text("cty"),
         critical: critical.filter(|name| name != "alg" && name != "cty").collect(),
-        protected: protected.iter().map(|(name, _)| name.clone()).collect(),
+        protected: protected.keys().cloned().collect(),
         scheme: text(SCHEME),
         time: time(TIME)?,
         authentic_time: time(AUTHENTIC_TIME)?,

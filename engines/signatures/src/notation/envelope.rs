@@ -13,6 +13,8 @@ use crate::x509::Certificate;
 const MOST_BYTES: usize = 256 << 10;
 /// Certificates that are sent with a signature.
 const MOST_CERTIFICATES: usize = 16;
+/// Headers of a signature in CBOR, and those that are critical in either form.
+pub(super) const MOST_HEADERS: usize = 64;
 /// What is signed.
 const PAYLOAD: &str = "application/vnd.cncf.notary.payload.v1+json";
 
@@ -172,7 +174,10 @@ impl Envelope {
 
 impl Parts {
     /// Gives a critical attribute that is not known.
-    fn check_critical(&self, scheme: Scheme) -> Result<Option<String>, String> {
+    pub(super) fn check_critical(&self, scheme: Scheme) -> Result<Option<String>, String> {
+        if self.critical.len() > MOST_HEADERS {
+            return Err(format!("it has more than {MOST_HEADERS} critical headers"));
+        }
         let mut demanded = vec![SCHEME];
         if scheme == Scheme::Authority {
             demanded.push(AUTHENTIC_TIME);

@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer};
 use super::name::{self, Name};
 use crate::x509::Certificate;
 
+/// Identities of a statement: each is compared with every other one. Differs(flux): there are no bounds.
+const MOST_IDENTITIES: usize = 100;
 /// Bytes of a policy.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -345,6 +347,11 @@ impl Statement {
         if identities.len() > 1 && identities.iter().any(|identity| identity == "*") {
             return Err(format!(
                 "{statement} uses a wildcard trusted identity '*', a wildcard identity cannot be used in conjunction with other values"
+            ));
+        }
+        if identities.len() > MOST_IDENTITIES {
+            return Err(format!(
+                "{statement} has more than {MOST_IDENTITIES} trusted identities; split it by registryScopes"
             ));
         }
         let mut names: Vec<(&String, Name)> = Vec::new();

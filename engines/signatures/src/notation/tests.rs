@@ -84,3 +84,41 @@ fn a_policy_that_asks_for_what_is_not_supported_does_not_pass() {
         assert!(policy(more).is_err(), "{more}");
     }
 }
+
+#[test]
+fn a_statement_with_too_many_identities_is_refused_before_they_are_compared() {
+    let policy = |count: usize| {
+        let identities: Vec<String> =
+            (0..count).map(|at| format!("\"x509.subject:C=a,ST=b,O={at:05}\"")).collect();
+        let text = format!(
+            r#"{{"version":"1.0","trustPolicies":[{{"name":"a","registryScopes":["*"],"trustStores":["ca:a"],
+            "trustedIdentities":[{}],"signatureVerification":{{"level":"strict"}}}}]}}"#,
+            identities.join(",")
+        );
+        Policy::parse(text.as_bytes()).and_then(|policy| policy.validate())
+    };
+    assert_eq!(policy(100), Ok(()));
+    assert!(policy(101).unwrap_err().contains("more than 100 trusted identities"));
+}
+
+#[test]
+fn a_signature_with_too_many_headers_is_refused_before_they_are_compared() {
+    let read = |count: i64, critical: usize| {
+        let headers = (100..100 + count).map(|label| (Value::from(label), Value::from(1)));
+        let fields = vec![
+            Value::Bytes(encoded(&Value::Map(vec![(Value::from(1), Value::from(-37))]))),
+            Value::Map(headers.chain([(Value::from(33), Value::Bytes(vec![0x30]))]).collect()),
+            Value::Bytes(b"{}".to_vec()),
+            Value::Bytes(vec![1; 64]),
+        ];
+        let signature = encoded(&Value::Tag(18, Box::new(Value::Array(fields))));
+        let mut parts = cose::read(&signature)?;
+        parts.critical = vec![envelope::SCHEME.to_owned(); critical];
+        parts.protected = vec![envelope::SCHEME.to_owned()];
+        parts.check_critical(Scheme::X509).map_err(Failed::Invalid)
+    };
+    assert_eq!(read(63, 64), Ok(None));
+    let invalid = |why: &str| Err(Failed::Invalid(why.to_owned()));
+    assert_eq!(read(64, 1), invalid("it has more than 64 headers"));
+    assert_eq!(read(1, 65), invalid("it has more than 64 critical headers"));
+}

@@ -79,15 +79,79 @@ fn issuer(certificate: &Certificate) -> String {
     newer.or_else(older).unwrap_or_default()
 }
 
-/// The one identity that counts for bundles.
-pub(crate) struct Policy {
+/// Identities that count, with their expressions compiled once for all signatures.
+pub(crate) struct Identities {
+    /// The one identity that counts for bundles.
+    of_bundles: Result<Policy, String>,
+    any: Vec<Compiled>,
+}
+
+/// One of several identities.
+struct Compiled {
+    issuer: Result<Regexp, String>,
+    subject: Result<Regexp, String>,
+    /// Whether any subject counts.
+    is_any: bool,
+}
+
+struct Policy {
     issuer: (String, Regexp),
     subject: (String, Regexp),
 }
 
+impl Identities {
+    /// Compiles them; an expression that is none is an error where it counts.
+    pub(crate) fn new(identities: &[Identity]) -> Self {
+        let compiled = |what: &str, pattern: &str| {
+            Regexp::new(pattern)
+                .map_err(|error| format!("malformed {what} in identity: {pattern} : {error}"))
+        };
+        let any = identities.iter().map(|identity| Compiled {
+            issuer: compiled("issuer", &identity.issuer),
+            subject: compiled("subject", &identity.subject),
+            is_any: identity.subject.is_empty(),
+        });
+        Self { of_bundles: Policy::of(identities), any: any.collect() }
+    }
+
+    /// Whether there is something that a bundle can be of.
+    pub(crate) fn is_usable_for_bundles(&self) -> Result<(), String> {
+        self.of_bundles.as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    /// Whether the certificate of a bundle is of the one identity.
+    pub(crate) fn verify(&self, summary: &Summary) -> Result<(), String> {
+        self.of_bundles.as_ref().map_err(Clone::clone)?.verify(summary)
+    }
+
+    /// Whether one of them is that of a certificate; any is, where none is given. Gives whom it is for.
+    ///
+    /// Parity(flux): for signatures of the older format; an empty expression matches anything.
+    pub(super) fn verify_any(&self, certificate: &Certificate) -> Result<String, String> {
+        let (subjects, issuer) = (subjects(certificate), issuer(certificate));
+        let shown = || format!("[{}] with issuer {issuer}", subjects.join(" "));
+        for identity in &self.any {
+            if !identity.issuer.as_ref().map_err(Clone::clone)?.is_match(&issuer) {
+                continue;
+            }
+            let is_subject = identity.subject.as_ref().map_err(Clone::clone)?;
+            if identity.is_any || subjects.iter().any(|name| is_subject.is_match(name)) {
+                return Ok(shown());
+            }
+        }
+        if self.any.is_empty() {
+            return Ok(shown());
+        }
+        Err(format!(
+            "none of the expected identities matched what was in the certificate, got subjects {}",
+            shown()
+        ))
+    }
+}
+
 impl Policy {
     /// Parity(flux): exactly one, with an issuer and a subject.
-    pub(crate) fn of_bundles(identities: &[Identity]) -> Result<Self, String> {
+    fn of(identities: &[Identity]) -> Result<Self, String> {
         let identity = match identities {
             [identity] => identity,
             [] => {
@@ -116,7 +180,7 @@ impl Policy {
     }
 
     /// Whether it is the one that a certificate is for.
-    pub(crate) fn verify(&self, summary: &Summary) -> Result<(), String> {
+    fn verify(&self, summary: &Summary) -> Result<(), String> {
         let pairs =
             [("SAN", &self.subject, &summary.subject), ("issuer", &self.issuer, &summary.issuer)];
         for (what, (pattern, regexp), value) in pairs {
@@ -128,36 +192,4 @@ impl Policy {
         }
         Ok(())
     }
-}
-
-/// Whether one of some identities is that of a certificate; any is, where none is given. Gives whom it is for.
-///
-/// Parity(flux): for signatures of the older format; an empty expression matches anything.
-pub(super) fn verify_any(
-    certificate: &Certificate,
-    identities: &[Identity],
-) -> Result<String, String> {
-    let (subjects, issuer) = (subjects(certificate), issuer(certificate));
-    let shown = || format!("[{}] with issuer {issuer}", subjects.join(" "));
-    for identity in identities {
-        let compiled = |what: &str, pattern: &str| {
-            Regexp::new(pattern)
-                .map_err(|error| format!("malformed {what} in identity: {pattern} : {error}"))
-        };
-        let is_issuer = compiled("issuer", &identity.issuer)?;
-        if !is_issuer.is_match(&issuer) {
-            continue;
-        }
-        let is_subject = compiled("subject", &identity.subject)?;
-        if identity.subject.is_empty() || subjects.iter().any(|name| is_subject.is_match(name)) {
-            return Ok(shown());
-        }
-    }
-    if identities.is_empty() {
-        return Ok(shown());
-    }
-    Err(format!(
-        "none of the expected identities matched what was in the certificate, got subjects {}",
-        shown()
-    ))
 }

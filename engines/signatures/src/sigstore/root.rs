@@ -9,6 +9,8 @@ use crate::proto::{Bytes, Time};
 use crate::x509::Certificate;
 
 const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.trustedroot+json;version=0.1";
+/// Certificates of all authorities together, and logs of a kind.
+const MOST: usize = 64;
 /// Bytes of the document.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -165,6 +167,11 @@ impl TrustedRoot {
         } else {
             None
         };
+        let authorities = raw.certificate_authorities.iter();
+        let certificates = authorities.map(|it| it.cert_chain.certificates.len()).sum::<usize>();
+        if certificates.max(raw.tlogs.len()).max(raw.ctlogs.len()) > MOST {
+            return Err(unusable(format!("it has more than {MOST} certificates or logs")));
+        }
         let root = Self {
             authorities: all(raw.certificate_authorities, authority).map_err(unusable)?,
             rekor: all(raw.tlogs, log).map_err(unusable)?,
@@ -231,6 +238,24 @@ mod tests {
                     authority.trusted.iter().any(|root| certificate.is_signed_by(root).is_ok())
                 );
             }
+        }
+    }
+    #[test]
+    fn a_root_with_too_many_certificates_or_logs_is_refused_before_they_are_read() {
+        let told = |what: &str, count: usize| {
+            let certificates = vec!["{}"; count].join(",");
+            let text = match what {
+                "certificates" => format!(
+                    "\"certificateAuthorities\":[{{\"certChain\":{{\"certificates\":[{certificates}]}}}}]"
+                ),
+                logs => format!("\"{logs}\":[{certificates}]"),
+            };
+            let text = format!("{{\"mediaType\":\"{MEDIA_TYPE}\",{text}}}");
+            TrustedRoot::parse(text.as_bytes()).unwrap_err()
+        };
+        for what in ["certificates", "tlogs", "ctlogs"] {
+            assert!(told(what, 65).contains("more than 64 certificates or logs"), "{what}");
+            assert!(!told(what, 64).contains("more than 64"), "{what}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::entry::{Body, Promised};
-use super::identity::{Identity, verify_any};
+use super::identity::Identities;
 use super::{TrustedRoot, issuer, sct};
 use crate::attached::hex;
 use crate::proto::{Bytes, base64_of};
@@ -91,7 +91,7 @@ pub(crate) fn verify_keyless(
     payload: &[u8],
     signature: &[u8],
     root: &TrustedRoot,
-    identities: &[Identity],
+    identities: &Identities,
 ) -> Result<String, String> {
     let Some(logged) = logged else {
         // Differs(flux): it searches Rekor online.
@@ -107,7 +107,7 @@ pub(crate) fn verify_keyless(
     let certificate = Certificate::from_der(&block.content)?;
     // Parity(flux): the chain is verified at the beginning of the certificate, which is compared with the time after it.
     let issuer = issuer(&certificate, root, certificate.validity.0)?;
-    let by = verify_any(&certificate, identities)?;
+    let by = identities.verify_any(&certificate)?;
     if !sct::has_timestamps(&certificate) {
         return Err(
             "certificate does not include required embedded SCT and no detached SCT was set"
