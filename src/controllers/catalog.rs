@@ -3,6 +3,7 @@
 //! Elsewhere: the artifact's files (`controllers::artifact`), running the kinds (each its folder).
 
 pub(crate) mod own;
+pub(crate) mod proof;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use super::kept::ByType;
 use super::namespaces::Namespaces;
 use crate::cluster::kind::OurKind;
 use crate::settings::Settings;
+use proof::Proof;
+use sources::store::{Slot, Store};
 
 /// The API group of the sources.
 pub(crate) const SOURCES: &str = "source.toolkit.fluxcd.io";
@@ -61,8 +64,10 @@ pub(crate) struct Found {
     pub(crate) is_elsewhere: bool,
     /// Why its artifact may not be what its spec says: the spec was changed since, or is wrong.
     pub(crate) not_current: Option<String>,
-    /// Why its artifact does not count as verified; nothing if it does.
+    /// Why its artifact does not count as verified, by its status; nothing if it does.
     pub(crate) unverified: Option<String>,
+    /// Its uid, and the generation of its spec.
+    pub(crate) identity: (Option<String>, Option<i64>),
 }
 
 /// The policy of the namespace asks for sources that are verified.
@@ -73,15 +78,43 @@ impl Found {
     ///
     /// # Errors
     /// The policy asks for sources that are verified, and this one is not; or the policy is not known.
-    pub(crate) fn admit(&self, kept: &ByType, namespace: &str, source: &Node) -> Result<(), Rest> {
+    pub(crate) fn admit(
+        &self,
+        (kept, store): (&ByType, &Store),
+        namespace: &str,
+        source: &Node,
+    ) -> Result<(), Rest> {
         if !kept.get::<Namespaces>().is_verified_only(namespace)? {
             return Ok(());
         }
-        let Some(why) = &self.unverified else { return Ok(()) };
+        let why = self.unverified.clone().or_else(|| self.unproven(store, source));
+        let Some(why) = why else { return Ok(()) };
         let text = format!(
             "namespace {namespace} requires verified sources, and {source} is not verified: {why}"
         );
         Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::on([source.clone()])))
+    }
+
+    /// Why the store does not prove what the status says. Who may write a status, as Flux's role for editors lets them,
+    /// could say anything there.
+    fn unproven(&self, store: &Store, source: &Node) -> Option<String> {
+        // Without an artifact nothing is applied.
+        let artifact = self.artifact.as_ref()?;
+        if self.is_elsewhere {
+            return Some(
+                "its artifact is in the store of another process, which alone can prove that it was verified; \
+                 have the source reconciled by the same windlass"
+                    .to_owned(),
+            );
+        }
+        let slot = Slot::new(&source.kind, &source.namespace, &source.name).ok();
+        // It is a small file, and read in place.
+        let proof = slot.and_then(|slot| Proof::read(store, &slot));
+        let (uid, generation) = &self.identity;
+        let is_of = |proof: Proof| proof.is_of(artifact, uid.as_deref(), *generation);
+        let is_proven = proof.is_some_and(is_of);
+        (!is_proven)
+            .then(|| "windlass has not verified its artifact for its latest generation".to_owned())
     }
 }
 
@@ -151,6 +184,7 @@ fn found<K: Provider>(kept: &ByType, node: &Node, settings: &Settings) -> Option
         artifact: object.artifact().cloned(),
         not_current: not_current(&*object),
         unverified: object.unverified(),
+        identity: (object.uid(), object.meta().generation),
         denied: None,
         is_elsewhere: object.is_elsewhere(settings, kept),
     })
@@ -200,6 +234,53 @@ mod tests {
         assert_eq!(told(true, [2, 1], &json!([])).as_deref(), Some(text));
         let external: ExternalArtifact = source("ExternalArtifact", false, [2, 1], &json!([]));
         assert_eq!(not_current(&external), None);
+    }
+
+    #[test]
+    fn an_artifact_is_verified_only_if_the_store_says_so_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), sources::store::Options::default()).unwrap();
+        let node = Node::new(SOURCES, "GitRepository", "shop", "app");
+        let artifact = |digest: &str| -> Artifact {
+            serde_json::from_value(
+                json!({"path": "gitrepository/shop/app/1.tar.gz", "url": "http://h/1",
+                "digest": digest, "revision": "1", "lastUpdateTime": "2026-01-01T00:00:00Z"}),
+            )
+            .unwrap()
+        };
+        // What a status says is that all is well.
+        let found = |digest: &str, uid: &str, generation: i64, is_elsewhere: bool| Found {
+            artifact: Some(artifact(digest)),
+            denied: None,
+            is_elsewhere,
+            not_current: None,
+            unverified: None,
+            identity: (Some(uid.to_owned()), Some(generation)),
+        };
+        let right = found("sha256:1", "u", 2, false);
+        assert!(right.unproven(&store, &node).is_some(), "there is no note");
+        let slot = Slot::new("gitrepository", "shop", "app").unwrap();
+        let proof = Proof {
+            digest: "sha256:1".to_owned(),
+            uid: Some("u".to_owned()),
+            generation: Some(2),
+            is_signed: true,
+            verified: json!({}),
+        };
+        proof.keep(&store, &slot).unwrap();
+        assert_eq!(right.unproven(&store, &node), None);
+        for forged in [
+            found("sha256:2", "u", 2, false),
+            found("sha256:1", "v", 2, false),
+            found("sha256:1", "u", 3, false),
+            found("sha256:1", "u", 2, true),
+        ] {
+            assert!(forged.unproven(&store, &node).is_some(), "{forged:?}");
+        }
+        Proof { is_signed: false, ..proof }.keep(&store, &slot).unwrap();
+        assert!(right.unproven(&store, &node).is_some(), "the policy demands no signature");
+        store.keep_note(&slot, br#"{"digest":"sha256:1","verified":{}}"#).unwrap();
+        assert!(right.unproven(&store, &node).is_some(), "a note of an older windlass");
     }
 
     #[test]

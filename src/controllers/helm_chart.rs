@@ -24,9 +24,10 @@ use sources::reason::{
 
 use super::catalog::currency;
 use super::context::Context;
+use super::image_trust::Wanted;
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished};
+use super::source::{Sourced, Wished, verified};
 
 const BUILD_FAILED: &str = "BuildFailed";
 
@@ -86,6 +87,12 @@ impl Sourced for HelmChart {
 
     fn is_verified(&self) -> bool {
         self.spec.verify.is_some() || provenance::secret_of(self).is_some()
+    }
+
+    fn unverified(&self) -> Option<String> {
+        let verify = self.spec.verify.as_ref();
+        let anyone = verify.and_then(|it| Wanted::of_chart(it).accepts_anyone());
+        anyone.or_else(|| verified::unverified(self))
     }
 
     async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {

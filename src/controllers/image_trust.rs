@@ -17,10 +17,10 @@ use sources::oci::{Digest, Error, Session};
 use super::reference::References;
 
 /// What a spec says of who has to have signed.
-pub(crate) struct Wanted<'s> {
+pub(crate) struct Wanted {
     provider: SignatureProvider,
-    secret: Option<&'s str>,
-    root: Option<&'s str>,
+    secret: Option<String>,
+    root: Option<String>,
     identities: Vec<Identity>,
 }
 
@@ -39,22 +39,22 @@ pub(crate) enum Failure {
     Refused(String),
 }
 
-impl<'s> Wanted<'s> {
+impl Wanted {
     /// As an OCIRepository says it.
-    pub(crate) fn of_repository(verify: &'s OCIRepositoryVerification) -> Self {
+    pub(crate) fn of_repository(verify: &OCIRepositoryVerification) -> Self {
         Self {
             provider: verify.provider,
-            secret: verify.secret_ref.as_ref().map(|reference| reference.name.as_str()),
-            root: verify.trusted_root_secret_ref.as_ref().map(|it| it.name.as_str()),
+            secret: verify.secret_ref.as_ref().map(|it| it.name.clone()),
+            root: verify.trusted_root_secret_ref.as_ref().map(|it| it.name.clone()),
             identities: identities(&verify.match_oidc_identity),
         }
     }
 
     /// As a HelmChart says it.
-    pub(crate) fn of_chart(verify: &'s HelmChartVerification) -> Self {
+    pub(crate) fn of_chart(verify: &HelmChartVerification) -> Self {
         Self {
             provider: verify.provider,
-            secret: verify.secret_ref.as_ref().map(|reference| reference.name.as_str()),
+            secret: verify.secret_ref.as_ref().map(|it| it.name.clone()),
             root: None,
             identities: identities(&verify.match_oidc_identity),
         }
@@ -62,24 +62,36 @@ impl<'s> Wanted<'s> {
 
     /// Parity(flux): without keys, cosign verifies keyless.
     fn provider(&self) -> &'static str {
-        match (self.provider, self.secret) {
+        match (self.provider, &self.secret) {
             (SignatureProvider::Notation, _) => "notation",
             (SignatureProvider::Cosign, Some(_)) => "cosign",
             (SignatureProvider::Cosign, None) => "cosign keyless",
         }
     }
 
-    /// Reads the Secrets that are named. The text of an error is what Flux says.
+    /// Why anyone may have signed: the authority certifies the identities of all its users. Nothing if only some may.
+    pub(crate) fn accepts_anyone(&self) -> Option<String> {
+        let is_anyone = |it: &Identity| it.issuer.is_empty() || it.subject.is_empty();
+        let all = &self.identities;
+        let is_open = all.is_empty() || all.iter().any(is_anyone);
+        (self.provider() == "cosign keyless" && is_open).then(|| {
+            "it accepts the signature of anyone: set spec.verify.matchOIDCIdentity, with issuer and subject"
+                .to_owned()
+        })
+    }
+
+    /// Reads the Secrets that are named, for what is in a repository. The text of an error is what Flux says.
     pub(crate) async fn read(
         self,
+        repository: &str,
         namespace: &str,
         references: &mut References,
     ) -> Result<Verification, String> {
         let provider = self.provider();
         let data = async {
             let name = match provider {
-                "cosign keyless" => self.root,
-                _ => self.secret,
+                "cosign keyless" => self.root.as_deref(),
+                _ => self.secret.as_deref(),
             };
             let Some(name) = name else { return Ok(None) };
             let secret = references.secret(namespace, name).await;
@@ -88,18 +100,30 @@ impl<'s> Wanted<'s> {
             Ok(Some((format!("{namespace}/{name}"), data)))
         };
         let verification = match data.await {
-            Ok(data) => self.with(data),
+            Ok(data) => {
+                let repository = repository.to_owned();
+                // Keys, roots and policies are parsed and compared, however many there are.
+                let read = tokio::task::spawn_blocking(move || self.with(&repository, data)).await;
+                read.unwrap_or_else(|_| Err("reading the keys was interrupted".to_owned()))
+            }
             Err(why) => Err(why),
         };
         verification.map_err(|why| refusal(provider, &why))
     }
 
     /// Puts the spec together with the Secret, of which the name is given too.
-    fn with(self, secret: Option<(String, Data)>) -> Result<Verification, String> {
+    ///
+    /// Differs(flux): what was verified in one repository is verified anew in another, for which others may be trusted.
+    fn with(
+        self,
+        repository: &str,
+        secret: Option<(String, Data)>,
+    ) -> Result<Verification, String> {
         let provider = self.provider();
         let secret = secret.as_ref().map(|(place, data)| (place.as_str(), data));
         let how = json!({
             "provider": provider,
+            "repository": repository,
             "secret": secret.map(|(_, data)| fingerprint(data)),
             "identities": self.identities.iter().map(|it| json!([it.issuer, it.subject])).collect::<Vec<_>>(),
         });
@@ -128,6 +152,13 @@ fn identities(matches: &[OIDCIdentityMatch]) -> Vec<Identity> {
     matches.iter().map(identity).collect()
 }
 
+/// Who signed, as a condition says it, in one line.
+pub(crate) fn signer(name: &str) -> String {
+    const MOST: usize = 256;
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(MOST).collect();
+    format!(": signed by {shown}")
+}
+
 /// A hash of the data of a Secret.
 fn fingerprint(data: &Data) -> String {
     let mut digest = Sha256::new();
@@ -146,7 +177,8 @@ impl Verification {
     pub(crate) fn for_tests(object: &crds::source::OCIRepository, data: Data) -> Self {
         let verify = object.spec.verify.as_ref().unwrap();
         let secret = Some(("shop/keys".to_owned(), data));
-        Wanted::of_repository(verify).with(secret).unwrap_or_else(|why| panic!("{why}"))
+        let url = object.spec.url.as_str();
+        Wanted::of_repository(verify).with(url, secret).unwrap_or_else(|why| panic!("{why}"))
     }
 }
 
@@ -170,5 +202,57 @@ impl Verification {
         let verified = tokio::task::spawn_blocking(verify).await;
         let verified = verified.unwrap_or_else(|_| Err("it was interrupted".to_owned()));
         verified.map_err(|why| Failure::Refused(refusal(self.provider, &why)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::source::OCIRepository;
+
+    use super::*;
+
+    fn verify(verify: &Value) -> OCIRepositoryVerification {
+        serde_json::from_value(verify.clone()).unwrap()
+    }
+
+    #[test]
+    fn keyless_signatures_are_of_anyone_unless_an_identity_is_given() {
+        let told = |wanted: Value| Wanted::of_repository(&verify(&wanted)).accepts_anyone();
+        let of = |issuer: &str, subject: &str| {
+            json!({"provider": "cosign", "matchOIDCIdentity": [
+                {"issuer": "^https://a$", "subject": "^b$"}, {"issuer": issuer, "subject": subject}]})
+        };
+        for open in [json!({"provider": "cosign"}), of("", "b"), of("a", "")] {
+            let why = told(open).unwrap();
+            assert!(why.contains("set spec.verify.matchOIDCIdentity"), "{why}");
+        }
+        assert_eq!(told(of("a", "b")), None);
+        assert_eq!(told(json!({"provider": "cosign", "secretRef": {"name": "keys"}})), None);
+        assert_eq!(told(json!({"provider": "notation", "secretRef": {"name": "keys"}})), None);
+        let chart: HelmChartVerification =
+            serde_json::from_value(json!({"provider": "cosign"})).unwrap();
+        assert!(Wanted::of_chart(&chart).accepts_anyone().is_some());
+    }
+
+    #[test]
+    fn another_repository_is_verified_anew() {
+        let of = |url: &str| {
+            let object: OCIRepository = serde_json::from_value(json!({
+                "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
+                "metadata": {"name": "app"},
+                "spec": {"interval": "1m", "url": url,
+                    "verify": {"provider": "cosign", "secretRef": {"name": "keys"}}},
+            }))
+            .unwrap();
+            Verification::for_tests(&object, Data::new()).how()
+        };
+        assert_eq!(of("oci://r.io/dev"), of("oci://r.io/dev"));
+        assert_ne!(of("oci://r.io/dev"), of("oci://r.io/prod"));
+    }
+
+    #[test]
+    fn a_signer_has_one_short_line() {
+        assert_eq!(signer("cosign.pub"), ": signed by cosign.pub");
+        assert_eq!(signer(&"x\n".repeat(1000)).len(), ": signed by ".len() + 256);
     }
 }

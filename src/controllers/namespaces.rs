@@ -18,7 +18,7 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::item::Sighted;
 use crate::cluster::watch::{Seen, Selection};
 
-/// Annotation of a Namespace: with `true`, appliers in it apply nothing that is not verified.
+/// Annotation of a Namespace: with it, appliers there apply nothing that is not verified, unless it is `false`.
 const ANNOTATION: &str = "windlass.dev/require-verified";
 
 /// The policy of a namespace is not known.
@@ -93,7 +93,9 @@ pub(crate) async fn follow(cluster: Cluster, hub: Arc<Hub>, namespaces: Arc<Name
 }
 
 fn is_marked(namespace: &Sighted) -> bool {
-    namespace.metadata["annotations"][ANNOTATION] == "true"
+    // What cannot be read does not weaken the policy that was meant.
+    let value = namespace.metadata["annotations"][ANNOTATION].as_str();
+    value.is_some_and(|value| value != "false")
 }
 
 impl Namespaces {
@@ -182,6 +184,14 @@ mod tests {
         take(Seen::Applied(namespace("free", None)));
         take(Seen::Deleted(namespace("strict", Some("true"))));
         assert!(!is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
+    }
+
+    #[test]
+    fn any_value_but_false_is_a_policy() {
+        for value in ["true", "True", "yes", "1", "", "False"] {
+            assert!(is_marked(&namespace("a", Some(value))), "{value}");
+        }
+        assert!(!is_marked(&namespace("a", Some("false"))) && !is_marked(&namespace("a", None)));
     }
 
     #[test]

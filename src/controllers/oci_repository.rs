@@ -18,10 +18,11 @@ use sources::reason::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::catalog::currency;
 use super::context::Context;
+use super::image_trust::Wanted;
 use super::login::login;
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::world::{Asked, Run, Stored};
-use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url};
+use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url, verified};
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -92,6 +93,12 @@ impl Sourced for OCIRepository {
 
     fn is_verified(&self) -> bool {
         self.spec.verify.is_some()
+    }
+
+    fn unverified(&self) -> Option<String> {
+        let verify = self.spec.verify.as_ref();
+        let anyone = verify.and_then(|it| Wanted::of_repository(it).accepts_anyone());
+        anyone.or_else(|| verified::unverified(self))
     }
 
     fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {

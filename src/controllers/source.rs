@@ -356,6 +356,10 @@ async fn attempt<K: Sourced>(
     let (_, rest) = reconcile::drive(&desired, &world).await;
     let kept = verified::withhold(context, latest, &object, &desired.shape, &rest).await?;
     let Some(object) = kept else { return Ok(None) };
+    if rest.is_settled() && world.stored().is_none() {
+        // Before the status says so, which wakes those that may only apply what is verified.
+        verified::confirm(context, &*object, &desired.shape).await;
+    }
     let rest = offered(context, &object, world.stored().as_ref(), rest).await;
     let came = Came { stored: world.stored(), run: Some(run) };
     finish(context, memory, latest, &object, came, rest).await

@@ -140,7 +140,7 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
     let ready = story.await_ready(&target).await?;
     let verified = condition(&ready, "SourceVerified");
     ensure!(verified["status"] == "True" && verified["reason"] == "Succeeded", "{verified}");
-    let text = format!("verified signature of revision latest@{image}");
+    let text = format!("verified signature of revision latest@{image}: signed by cosign.pub");
     ensure!(verified["message"] == text, "{verified}");
     story.await_value("app", "1").await?;
 
@@ -176,7 +176,8 @@ async fn a_chart_of_a_registry_needs_a_bundle_of_its_owner() -> Result<()> {
     story.request(&app).await?;
     let ready = story.await_ready(&app).await?;
     let verified = condition(&ready, "SourceVerified");
-    ensure!(verified["message"] == "verified signature of version 1.0.0", "{verified}");
+    let text = "verified signature of version 1.0.0: signed by cosign.pub";
+    ensure!(verified["message"] == text, "{verified}");
     ensure!(ready.data["status"]["artifact"]["revision"] == "1.0.0");
     story.end().await
 }

@@ -65,6 +65,40 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     story.await_value("a", "3").await?;
     story.await_ready(&app).await?;
 
+    // Another generation that wants the same signatures needs no other artifact.
+    let source = Target::git_repository("app");
+    let changed = story.merge(&source, json!({"spec": {"interval": "2h"}})).await?;
+    let generation = json!(changed.metadata.generation);
+    let is_seen = |it: &DynamicObject| it.data["status"]["observedGeneration"] == generation;
+    story.await_object(&source, SOON, is_seen).await?;
+    let token = story.request(&app).await?;
+    let is_ready = |it: &DynamicObject| {
+        let is_handled = it.data["status"]["lastHandledReconcileAt"] == token;
+        is_handled && condition(it, "Ready")["status"] == "True"
+    };
+    story.await_object(&app, SOON, is_ready).await?;
+
+    // Who may write statuses cannot pass off as signed what is not: while it is suspended, windlass corrects nothing.
+    let _forged = story.follow("forged", &[("k/b.yaml", config_map("b", "1"))]).await?;
+    let source = Target::git_repository("forged");
+    story.await_ready(&source).await?;
+    let spec = json!({"suspend": true, "verify": {"mode": "HEAD", "secretRef": {"name": "keys"}}});
+    let generation = story.merge(&source, json!({"spec": spec})).await?.metadata.generation;
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "reason": "Succeeded", "message": "signed",
+            "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let conditions = ["Ready", "ArtifactInStorage", "SourceVerified"].map(condition);
+    let status = json!({"observedGeneration": generation, "conditions": conditions});
+    story.merge_status(&source, json!({"status": status})).await?;
+    story.kustomization("forged", "forged", json!({"path": "k"})).await?;
+    let forged = Target::kustomization("forged");
+    refused(&story, &forged, "SourceNotVerified", "windlass has not verified its artifact").await?;
+    ensure!(
+        story.read(&Target::config_map("b")).await?.is_none(),
+        "an unsigned commit was applied"
+    );
+
     // A base on another server is signed by nobody.
     let far = GitServer::start(Access::Open)?;
     let base = far.repository("bases")?;

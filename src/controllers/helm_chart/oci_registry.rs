@@ -16,7 +16,7 @@ use sources::reason::{
 use super::resolve::Registry;
 use super::world::{Found, failed};
 use crate::cluster::error::chain;
-use crate::controllers::image_trust::{Failure, Verification};
+use crate::controllers::image_trust::{Failure, Verification, signer};
 use crate::controllers::source::busy;
 use crate::controllers::source::verified::Verified;
 use crate::controllers::source::world::{Run, blocking};
@@ -97,8 +97,8 @@ async fn verify(
         }
     })?;
     let text = match verified {
-        image::Verified::By(_) => {
-            format!("verified signature of version {}", run.work.built().version)
+        image::Verified::By(name) => {
+            format!("verified signature of version {}{}", run.work.built().version, signer(&name))
         }
         image::Verified::Ignored => String::new(),
     };

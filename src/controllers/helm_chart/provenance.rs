@@ -5,16 +5,18 @@
 use std::collections::BTreeMap;
 
 use crds::source::HelmChart;
+use helm::chart::Metadata;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::provenance::{self, Verified as Signed};
 use sources::charts::repository::{Error, Repository, file_name};
-use sources::reason::{CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
+use sources::reason::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
 
 use crate::cluster::error::chain;
 use crate::controllers::reference::References;
+use crate::controllers::source::busy;
 use crate::controllers::source::verified::Verified;
 
 /// Annotation of a HelmChart: the Secret with the public keys of whoever has to have signed the chart.
@@ -31,6 +33,27 @@ pub(super) struct Keyring(Vec<u8>);
 fn refused(why: &str) -> Rest {
     let text = format!("chart verification error: {why}");
     Rest::Failed(CHART_VERIFICATION_ERROR, text, Wake::default())
+}
+
+/// The repository did not say whether the chart is signed: that is no reason to withdraw one that is there.
+fn unanswered(file: &str, why: &str) -> Rest {
+    let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
+    Rest::Failed(CHART_PULL_ERROR, text, Wake::default())
+}
+
+/// Checks that the chart in an archive, of which the provenance counts, is the one that an index has at its address.
+///
+/// Differs(helm): there a person names the file; here whoever writes the index could name an old version, or another
+/// chart by the same keys.
+pub(super) fn check_chart(metadata: &Metadata, name: &str, version: &str) -> Result<(), Rest> {
+    if (metadata.name.as_str(), metadata.version.as_str()) == (name, version) {
+        return Ok(());
+    }
+    let Metadata { name: own, version: its, .. } = metadata;
+    Err(refused(&format!(
+        "what is signed is chart '{own}' with version '{its}', and the index of the repository has it as '{name}' with \
+         version '{version}'"
+    )))
 }
 
 impl Keyring {
@@ -66,15 +89,12 @@ impl Keyring {
     ) -> Result<Verified, Rest> {
         let file = file_name(reference);
         let provenance = repository.provenance(reference).await.map_err(|error| match error {
-            // A server says so of a file that is not there.
-            Error::Status { status: 403 | 404 | 410, .. } => {
+            // A server says so of a file that is not there; one that forbids it may have it.
+            Error::Status { status: 404 | 410, .. } => {
                 refused(&format!("the repository has no provenance file '{file}.prov'"))
             }
-            error => {
-                let why = chain(&error);
-                let text = format!("failed to get provenance file '{file}.prov': {why}");
-                Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
-            }
+            Error::Busy(said) => busy(CHART_PULL_ERROR, &said),
+            error => unanswered(file, &chain(&error)),
         })?;
         let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
         let signed = provenance::verify(file, archive, &provenance, &self.0, now);
@@ -89,4 +109,29 @@ fn told(file: &str, signed: &Signed) -> String {
     format!(
         "verified provenance of chart '{file}' with digest '{digest}': signed by {signers} with key '{fingerprint}'"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use sources::reason::is_refused_signature;
+
+    use super::*;
+
+    #[test]
+    fn a_signed_chart_counts_as_what_it_is_and_not_as_what_an_index_calls_it() {
+        let metadata =
+            Metadata { name: "app".to_owned(), version: "1.0.0".to_owned(), ..Metadata::default() };
+        assert_eq!(check_chart(&metadata, "app", "1.0.0"), Ok(()));
+        for (name, version) in [("app", "2.0.1"), ("other", "1.0.0")] {
+            let rest = check_chart(&metadata, name, version).unwrap_err();
+            assert!(is_refused_signature(rest.reason()), "{rest:?}");
+            assert!(rest.text().contains("what is signed is chart 'app' with version '1.0.0'"));
+        }
+    }
+
+    #[test]
+    fn a_repository_that_does_not_answer_refuses_no_signature() {
+        let rest = unanswered("app-1.0.0.tgz", "503");
+        assert!(!is_refused_signature(rest.reason()), "{rest:?}");
+    }
 }

@@ -82,15 +82,18 @@ pub(super) async fn resolve(
     let mut references = References::new(&context.watcher);
     let mut reached = None;
     let keyring = Keyring::read(object, &mut references).await;
-    let signed = match signed(object, &mut references).await {
+    let is_repository = object.spec.source_ref.kind == ChartSourceKind::HelmRepository;
+    let found = context.seen::<HelmRepository>(&source.namespace, name).filter(|_| is_repository);
+    let url = found.as_ref().map(|found| found.spec.url.as_str()).unwrap_or_default();
+    let signed = match signed(object, url, &mut references).await {
         Ok(signed) => signed,
         Err(rest) => {
             references.watch(node);
             return Err(rest);
         }
     };
-    if object.spec.source_ref.kind == ChartSourceKind::HelmRepository {
-        let found = context.seen::<HelmRepository>(&source.namespace, name).ok_or_else(missing)?;
+    if is_repository {
+        let found = found.ok_or_else(missing)?;
         let read = secrets(&found, &mut references).await;
         references.watch(node);
         if is_registry(&found) {
@@ -130,14 +133,16 @@ pub(super) async fn resolve(
     Ok((origin, keyring?))
 }
 
-/// Who has to have signed the chart, if anybody has to.
+/// Who has to have signed the chart in a repository, if anybody has to.
 async fn signed(
     object: &HelmChart,
+    url: &str,
     references: &mut References,
 ) -> Result<Option<Verification>, Rest> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
-    let read = Wanted::of_chart(verify).read(&namespace, references).await;
+    let repository = format!("{}/{}", url.trim_end_matches('/'), object.spec.chart);
+    let read = Wanted::of_chart(verify).read(&repository, &namespace, references).await;
     let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
     read.map(Some).map_err(unread)
 }

@@ -18,7 +18,7 @@ use sources::reason::{
 use tree::{Entry, Files as _, Memory, RelPath};
 
 use super::built::Built;
-use super::provenance::Keyring;
+use super::provenance::{Keyring, check_chart};
 use super::resolve::{Held, Origin};
 use super::{LATEST, generation, oci_registry, package};
 use crate::cluster::error::chain;
@@ -67,6 +67,8 @@ pub(crate) enum Found {
         url: Option<String>,
         /// What it has to be.
         digest: Option<String>,
+        /// The name and the version that the index has.
+        chart: [String; 2],
     },
     /// A version in a registry.
     Tag(String),
@@ -170,6 +172,7 @@ async fn choose(
     let found = Found::Version {
         url: chosen.url.map(str::to_owned),
         digest: chosen.digest.map(str::to_owned),
+        chart: [chosen.name.to_owned(), chosen.version.to_owned()],
     };
     Ok((found, chosen.name.to_owned(), chosen.version.to_owned(), work.changes()))
 }
@@ -212,9 +215,9 @@ pub(super) async fn fetch(
             let text = "the artifact changed while it was being read".to_owned();
             Err(failed(CHART_PULL_ERROR, text))
         }
-        Found::Version { url, digest } => {
+        Found::Version { url, digest, chart } => {
             let (archive, verified) = pull(run, url.as_deref(), digest.as_deref()).await?;
-            let stored = pulled(run, archive).await?;
+            let stored = pulled(run, archive, verified.is_some().then_some(chart)).await?;
             Ok(Stored { verified, ..stored })
         }
         Found::Tag(version) => {
@@ -222,7 +225,7 @@ pub(super) async fn fetch(
                 return Err(failed(CHART_PULL_ERROR, "no registry configured".to_owned()));
             };
             let (archive, verified) = oci_registry::pull(run, registry, &version).await?;
-            let stored = pulled(run, archive).await?;
+            let stored = pulled(run, archive, None).await?;
             Ok(Stored { verified, ..stored })
         }
         Found::Files { files, tree } => {
@@ -243,15 +246,19 @@ pub(super) async fn fetch(
     }
 }
 
-/// Keeps an archive that was fetched, as it is or with other values.
+/// Keeps an archive that was fetched, as it is or with other values; one with provenance has to be of a name and version.
 async fn pulled(
     run: &Arc<Run<HelmChart>>,
     archive: Vec<u8>,
+    signed_as: Option<[String; 2]>,
 ) -> Result<Stored<HelmChartStatus>, Rest> {
     let run = run.clone();
     let pack = move || {
         let files =
             Files::in_archive(&archive).map_err(|error| failed(CHART_PULL_ERROR, chain(&error)))?;
+        if let Some([name, version]) = &signed_as {
+            check_chart(&files.chart().metadata, name, version)?;
+        }
         if !run.work.changes() {
             return store(&run, |out| out.write_all(&archive));
         }

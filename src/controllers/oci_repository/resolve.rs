@@ -68,7 +68,8 @@ pub(super) async fn resolve(
     let proxy = reader.named("spec.proxySecretRef", PROXY, spec.proxy_secret_ref.as_ref()).await;
     let signed = match &spec.verify {
         Some(verify) => {
-            let read = Wanted::of_repository(verify).read(&namespace, &mut references).await;
+            let wanted = Wanted::of_repository(verify);
+            let read = wanted.read(&spec.url, &namespace, &mut references).await;
             let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
             read.map(Some).map_err(unread)
         }

@@ -19,7 +19,7 @@ use sources::store::Store;
 use super::contents::{contents, write};
 use crate::cluster::error::chain;
 use crate::controllers::artifact::ORIGIN_REVISION;
-use crate::controllers::image_trust::{Failure, Verification};
+use crate::controllers::image_trust::{Failure, Verification, signer};
 use crate::controllers::source::verified::Verified;
 use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
 use crate::controllers::source::{LATEST_ARCHIVE, linked};
@@ -126,7 +126,7 @@ async fn verify(
             Failure::Refused(text) => Rest::Failed(VERIFICATION_ERROR, text, Wake::default()),
         })?;
     let text = match verified {
-        image::Verified::By(_) => acceptance(&found.revision),
+        image::Verified::By(name) => acceptance(&found.revision) + &signer(&name),
         image::Verified::Ignored => String::new(),
     };
     Ok(Some(Verified { how: signed.how(), text }))

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crds::Artifact;
 use kube::core::ResourceExt as _;
 use reconcile::Rest;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sources::plan::Shape;
 use sources::reason::is_refused_signature;
@@ -17,6 +16,7 @@ use super::report::SOURCE_VERIFIED;
 use super::{Sourced, lost, world};
 use crate::cluster::ClusterError;
 use crate::cluster::error::chain;
+use crate::controllers::catalog::proof::Proof;
 use crate::controllers::context::Context;
 use crate::controllers::record::Latest;
 
@@ -53,36 +53,54 @@ pub(crate) fn unverified<K: Sourced>(object: &K) -> Option<String> {
     }
 }
 
-/// The note of a slot.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    /// Of the artifact.
-    digest: String,
-    verified: Value,
+/// Keeps how an artifact was verified. One whose note is lost is verified anew.
+pub(super) async fn remember<K: Sourced>(
+    context: &Context,
+    object: &K,
+    digest: &str,
+    verified: &Verified,
+) {
+    let proof = Proof {
+        digest: digest.to_owned(),
+        uid: object.uid(),
+        generation: object.meta().generation,
+        is_signed: !verified.text.is_empty(),
+        verified: verified.how.clone(),
+    };
+    keep(context, object, proof).await;
 }
 
-/// Keeps how an artifact was verified. One that is lost has it verified anew.
-pub(super) async fn remember<K: Sourced>(context: &Context, object: &K, digest: &str, how: &Value) {
+async fn keep<K: Sourced>(context: &Context, object: &K, proof: Proof) {
     let (store, slot) = (context.artifacts.clone(), world::slot(object));
-    let record = Record { digest: digest.to_owned(), verified: how.clone() };
-    let keep = move || {
-        let note = serde_json::to_vec(&record).unwrap_or_default();
-        slot.and_then(|slot| store.keep_note(&slot, &note))
-    };
+    let keep = move || slot.and_then(|slot| proof.keep(&store, &slot));
     if let Ok(Err(error)) = tokio::task::spawn_blocking(keep).await {
         let (name, error) = (object.name_any(), chain(&error));
         tracing::info!(name, error, "failed to keep how the artifact was verified");
     }
 }
 
+/// The note of an artifact, if there is one.
+async fn proof<K: Sourced>(context: &Context, object: &K, artifact: &Artifact) -> Option<Proof> {
+    let (store, slot) = (context.artifacts.clone(), world::slot(object).ok()?);
+    let read = move || Proof::read(&store, &slot);
+    let proof = tokio::task::spawn_blocking(read).await.ok()??;
+    (proof.digest == artifact.digest).then_some(proof)
+}
+
 /// How an artifact was verified; null if it was not, or nothing is known of it.
 pub(super) async fn how<K: Sourced>(context: &Context, object: &K, artifact: &Artifact) -> Value {
-    let (store, slot) = (context.artifacts.clone(), world::slot(object));
-    let read = move || slot.and_then(|slot| store.note(&slot));
-    let Ok(Ok(Some(note))) = tokio::task::spawn_blocking(read).await else { return Value::Null };
-    match serde_json::from_slice::<Record>(&note) {
-        Ok(record) if record.digest == artifact.digest => record.verified,
-        Ok(_) | Err(_) => Value::Null,
+    proof(context, object, artifact).await.map(|proof| proof.verified).unwrap_or_default()
+}
+
+/// Notes that an artifact counts for another generation of the spec, which asks for the same signatures.
+pub(super) async fn confirm<K: Sourced>(context: &Context, object: &K, wanted: &Shape) {
+    let (Some(wanted), Some(artifact)) = (wanted.get(VERIFY), object.artifact()) else { return };
+    let generation = object.meta().generation;
+    let Some(proof) = proof(context, object, artifact).await else { return };
+    let uid = object.uid();
+    let is_same = proof.uid == uid && proof.generation == generation;
+    if proof.verified == *wanted && !is_same {
+        keep(context, object, Proof { uid, generation, ..proof }).await;
     }
 }
 

@@ -213,9 +213,9 @@ impl<K: Sourced> reconcile::World<Fetching> for World<'_, K> {
         let _permit = self.run.context.fetching.acquire(&self.namespace()).await;
         let fetching = K::fetch(&self.run, found);
         let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
-        if let Some(Verified { how, .. }) = &stored.verified {
+        if let Some(verified) = &stored.verified {
             let Run { context, object, .. } = &*self.run;
-            verified::remember(context, &**object, &stored.artifact.digest, how).await;
+            verified::remember(context, &**object, &stored.artifact.digest, verified).await;
         }
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
         Ok(())

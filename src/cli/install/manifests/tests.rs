@@ -169,6 +169,12 @@ fn every_kind_has_its_definition_and_its_rules() {
         assert_eq!(strings(&rule["apiGroups"]), *groups, "{}", role.name());
         assert!(strings(&rule["verbs"]).contains(verb), "{}", role.name());
     }
+    // Who edits objects writes no status: one tells that a source is verified, and what its artifact is.
+    let is_editor = |object: &&Object| object.name() == "windlass-edit";
+    let editor = objects.iter().find(is_editor).unwrap();
+    let plurals: BTreeSet<&str> =
+        crds::names().filter(|it| !it.is_record()).map(|it| it.plural).collect();
+    assert_eq!(strings(&editor.get("rules").unwrap()[0]["resources"]), plurals);
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! The note beside an artifact in the store, of how it was verified: what no status can claim.
+//!
+//! Elsewhere: when it is written, and when an artifact has to be verified anew (`source::verified`).
+
+use crds::Artifact;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sources::store::{self, Slot, Store};
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Proof {
+    /// Of the artifact.
+    pub(crate) digest: String,
+    /// Of the object, as another one may have its name later.
+    pub(crate) uid: Option<String>,
+    /// Of the spec that says how.
+    pub(crate) generation: Option<i64>,
+    /// Whether it is signed: a trust policy of Notation may demand no signature.
+    pub(crate) is_signed: bool,
+    /// What had to be signed, and by which keys.
+    pub(crate) verified: Value,
+}
+
+impl Proof {
+    /// The note of a slot; one that cannot be read is none. Blocks.
+    pub(crate) fn read(store: &Store, slot: &Slot) -> Option<Self> {
+        serde_json::from_slice(&store.note(slot).ok()??).ok()
+    }
+
+    /// Keeps it, in the place of the one before. Blocks.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub(crate) fn keep(&self, store: &Store, slot: &Slot) -> Result<(), store::Error> {
+        store.keep_note(slot, &serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// Whether an artifact was verified and signed as an object asks: its uid and the generation of its spec.
+    pub(crate) fn is_of(
+        &self,
+        artifact: &Artifact,
+        uid: Option<&str>,
+        generation: Option<i64>,
+    ) -> bool {
+        self.is_signed
+            && self.digest == artifact.digest
+            && self.uid.as_deref() == uid
+            && self.generation == generation
+    }
+}
