@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let (cluster, live) = shown.open().await?;
             let new = read(file, live.name())?;
             let (old, new) = (live.into_value(), new.into_value());
-            let verdict = survey::survey(&cluster, old, new).await??;
+            let verdict = survey::survey(&cluster, old, new).await?.map_err(anyhow::Error::msg)?;
             shown.print(&verdict, || text(&verdict))?;
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -23,6 +23,9 @@ pub(crate) enum ClusterError {
     /// There is an answer, and it is nothing that windlass can read: asking again brings the same.
     #[error("cannot decode the response of the API server: {0}")]
     Unreadable(String),
+    /// windlass has not sent it: by what it found, it would do harm.
+    #[error("{0}")]
+    Withheld(String),
     /// No answer: the network, TLS, or a time limit.
     #[error("request to the API server failed: {0}")]
     NoAnswer(String),
@@ -33,7 +36,10 @@ impl ClusterError {
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(status) => Some(status.code),
-            Self::NoSuchKind { .. } | Self::Unreadable(_) | Self::NoAnswer(_) => None,
+            Self::NoSuchKind { .. }
+            | Self::Unreadable(_)
+            | Self::Withheld(_)
+            | Self::NoAnswer(_) => None,
         }
     }
 
@@ -42,7 +48,7 @@ impl ClusterError {
         match self {
             // 401: a token ran out, which is renewed by whoever issued it.
             Self::Refused(status) => matches!(status.code, 401 | 429) || status.code >= 500,
-            Self::NoSuchKind { .. } | Self::Unreadable(_) => false,
+            Self::NoSuchKind { .. } | Self::Unreadable(_) | Self::Withheld(_) => false,
             Self::NoAnswer(_) => true,
         }
     }
@@ -52,7 +58,7 @@ impl ClusterError {
     pub(crate) fn is_busy(&self) -> bool {
         match self {
             Self::Refused(status) => matches!(status.code, 401 | 429 | 503 | 504),
-            Self::NoSuchKind { .. } | Self::Unreadable(_) => false,
+            Self::NoSuchKind { .. } | Self::Unreadable(_) | Self::Withheld(_) => false,
             Self::NoAnswer(_) => true,
         }
     }
@@ -80,7 +86,10 @@ impl ClusterError {
                 let names_it = status.details.as_ref().is_some_and(|it| !it.name.is_empty());
                 status.code == 404 && status.reason == "NotFound" && names_it
             }
-            Self::NoSuchKind { .. } | Self::NoAnswer(_) | Self::Unreadable(_) => false,
+            Self::NoSuchKind { .. }
+            | Self::NoAnswer(_)
+            | Self::Withheld(_)
+            | Self::Unreadable(_) => false,
         }
     }
 
@@ -93,6 +102,13 @@ impl ClusterError {
     /// is there already is another matter.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused(status) if status.code == 409 && status.reason != "AlreadyExists")
+    }
+
+    /// The object cannot be created because its namespace is being deleted.
+    pub(crate) fn is_of_terminating_namespace(&self) -> bool {
+        let Self::Refused(status) = self else { return false };
+        let causes = status.details.iter().flat_map(|it| &it.causes);
+        status.code == 403 && causes.into_iter().any(|it| it.reason == "NamespaceTerminating")
     }
 
     /// For how long the server wants no requests.

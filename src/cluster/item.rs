@@ -21,7 +21,7 @@ pub(super) const METADATA_LIST: &str =
 pub(super) const PAGE: usize = 500;
 
 /// Most objects of a list.
-pub(super) const LIST_LIMIT: usize = 1_000_000;
+pub(crate) const LIST_LIMIT: usize = 1_000_000;
 
 /// How deep an object is kept whose deeper parts nobody reads.
 const KEPT: usize = 100;

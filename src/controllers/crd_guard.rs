@@ -68,6 +68,11 @@ impl<'a> Guard<'a> {
         self.context.settings.crd_guard == CrdGuard::Off
     }
 
+    /// Whether a manifest is of a definition that is not written whatever it says.
+    pub(crate) fn skips(&self, manifest: &Object) -> bool {
+        !self.is_off() && is_definition(manifest) && Policy::of(manifest) == Ok(Policy::Skip)
+    }
+
     /// Whether annotations that loosen the guard count.
     fn is_trusted(&self) -> bool {
         !self.target.is_impersonated() || self.context.settings.tenant_crd_force
@@ -85,6 +90,18 @@ impl<'a> Guard<'a> {
         if self.is_off() || !is_definition(manifest) {
             return Ok(Change::Allowed);
         }
+        match self.changed(manifest, manager).await {
+            // Such as a version of the API that is not served: the same would be said again.
+            Err(error) if !error.is_of_server() => {
+                let name = manifest.name();
+                let text = format!("CustomResourceDefinition {name} cannot be judged: {error}");
+                Ok(Change::Refused(text))
+            }
+            change => change,
+        }
+    }
+
+    async fn changed(&self, manifest: &Object, manager: &str) -> Result<Change, ClusterError> {
         let name = manifest.name();
         let policy = match Policy::of(manifest) {
             Ok(Policy::Skip) => return Ok(Change::Skipped),
@@ -102,7 +119,7 @@ impl<'a> Guard<'a> {
         }
         let dry = self.target.cluster.apply(&resource, manifest, manager, Mode::DryRun).await;
         let new = match dry {
-            Ok(dry) => dry,
+            Ok(dry) => self.without_what_goes(dry, &live, manifest, manager),
             Err(error) if error.is_of_server() => return Err(error),
             // Who may not write it learns nothing of its objects; the write is refused all the same.
             Err(error) if error.code() == Some(403) => return Ok(Change::Allowed),
@@ -114,6 +131,29 @@ impl<'a> Guard<'a> {
             None => Change::Allowed,
             Some(lines) => Change::Refused(refused(&live, &lines, self.is_trusted())),
         })
+    }
+
+    /// A dry-run does not know of fields of other tools that are taken over before the write, and are removed by it if the
+    /// manifest lacks them.
+    fn without_what_goes(
+        &self,
+        mut dry: Object,
+        live: &Object,
+        manifest: &Object,
+        manager: &str,
+    ) -> Object {
+        let overrides = &self.context.settings.override_manager;
+        if apply::take_over(live, manager, overrides).is_none() {
+            return dry;
+        }
+        let has = |field: &str| manifest.get("spec").is_some_and(|it| !it[field].is_null());
+        let spec = dry.fields_mut().get_mut("spec").and_then(Value::as_object_mut);
+        if let Some(spec) = spec {
+            for field in ["conversion", "preserveUnknownFields"].iter().filter(|it| !has(it)) {
+                spec.remove(*field);
+            }
+        }
+        dry
     }
 
     /// What would break if the definition were the new one; none if nothing would.
@@ -128,31 +168,47 @@ impl<'a> Guard<'a> {
         let verdict: Verdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
             Ok(verdict) => verdict,
-            Err(fault) => return Ok(Some(vec![format!("cannot be judged: {fault}")])),
+            Err(why) => return Ok(Some(vec![format!("it cannot be judged: {why}")])),
         };
         let is_named = self.may_list(live).await;
         Ok(Some(verdict.lines(is_named)))
     }
 
     /// Moves objects out of the versions that a manifest drops, to be called before it is written. Nothing is done
-    /// where none is dropped.
+    /// where none is dropped. The inner error says why they cannot be moved.
     ///
     /// # Errors
-    /// An object cannot be written back, or the API server cannot be asked.
+    /// The API server cannot be asked.
     pub(crate) async fn migrate(
         &self,
         manifest: &Object,
         manager: &str,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<Result<(), String>, ClusterError> {
         if self.is_off() || !is_definition(manifest) {
-            return Ok(());
+            return Ok(Ok(()));
         }
+        let told = |error: &dyn std::fmt::Display| {
+            format!("CustomResourceDefinition {}: {error}", manifest.name())
+        };
+        match self.migrated(manifest, manager).await {
+            Ok(migrated) => Ok(migrated.map_err(|error| told(&error))),
+            Err(error) if !error.is_of_server() => Ok(Err(told(&error))),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn migrated(
+        &self,
+        manifest: &Object,
+        manager: &str,
+    ) -> Result<Result<(), String>, ClusterError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&manifest.gvk()).await?;
-        match cluster.get(&resource, "", manifest.name()).await? {
-            Some(live) => migrate::migrate(self.target, (&resource, live), manifest, manager).await,
-            None => Ok(()),
-        }
+        let Some(live) = cluster.get(&resource, "", manifest.name()).await? else {
+            return Ok(Ok(()));
+        };
+        let is_named = self.may_list(&live).await;
+        migrate::migrate(self.target, (&resource, live), manifest, (manager, is_named)).await
     }
 
     /// Whether a live definition may be deleted that is not wanted any more; `mine` are the marks of whoever had it.

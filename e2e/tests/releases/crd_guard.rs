@@ -194,3 +194,47 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     story.delete(&crd(&group)).await?;
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<()> {
+    let story = Story::with_windlass("guard-skip").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let files = |crd: &str| {
+        [("templates/crd.yaml", crd.to_owned()), ("templates/a.yaml", CONFIG.to_owned())]
+    };
+    let published = async |version: &str, crd: &str| {
+        let files = files(crd);
+        let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        charts.publish(version, &files).await
+    };
+    published("1.0.0", &narrow(&group, 20)).await?;
+    let app = charts.release("app", json!({"driftDetection": {"mode": "enabled"}})).await?;
+    story.await_ready(&app).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.apply(&sized(&group, "mine", 10)).await?;
+
+    let skipped = narrow(&group, 5).replace(
+        &format!("metadata: {{name: widgets.{group}}}"),
+        &format!(
+            "metadata: {{name: widgets.{group}, annotations: {{windlass.dev/crd-policy: Skip}}}}"
+        ),
+    );
+    published("1.1.0", &skipped).await?;
+    let is_upgraded = async || Ok((value_of_chart(&story).await? == "1.1.0").then_some(()));
+    story.await_until("the upgrade", SOON, is_upgraded).await?;
+    story.await_ready(&app).await?;
+    // The rest of the release is corrected, twice: what is compared after the definition, and all of it on request.
+    let edited = json!({"data": {"chart": "edited"}});
+    story.merge(&Target::config_map("app-config"), edited).await?;
+    story.await_until("the correction", SOON, is_upgraded).await?;
+    let token = story.request(&app).await?;
+    let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
+    story.await_object(&app, SOON, is_handled).await?;
+    story.await_ready(&app).await?;
+    let live = story.expect(&crd(&group)).await?;
+    let schema = &live.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let maximum = &schema["properties"]["spec"]["properties"]["size"]["maximum"];
+    ensure!(*maximum == 20, "a definition was written that is to be skipped: {schema}");
+    story.end().await
+}

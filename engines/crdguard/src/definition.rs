@@ -21,9 +21,9 @@ pub enum Fault {
     /// It has more versions than are read.
     #[error("it has more than {MAX_VERSIONS} versions")]
     Versions,
-    /// A schema nests deeper than is read.
-    #[error("the schema of version {0} nests too deeply")]
-    Depth(String),
+    /// A schema nests deeper than is read, or has more parts.
+    #[error("the schema of version {0} nests too deeply or is too large")]
+    Schema(String),
 }
 
 /// A definition.
@@ -115,7 +115,7 @@ impl Definition {
     /// The schema of a version of a definition; an empty one where there is none.
     ///
     /// # Errors
-    /// When it nests too deeply.
+    /// When it nests too deeply or is too large.
     pub fn schema(object: &Value, version: &str) -> Result<Schema, Fault> {
         let spec = &object["spec"];
         let versions = spec["versions"].as_array().into_iter().flatten();
@@ -123,7 +123,7 @@ impl Definition {
         let schema = found.next().map(|it| &it["schema"]["openAPIV3Schema"]);
         let keeps_unknown = spec["preserveUnknownFields"] == true;
         Schema::read(schema.unwrap_or(&Value::Null), keeps_unknown)
-            .ok_or_else(|| Fault::Depth(version.to_owned()))
+            .ok_or_else(|| Fault::Schema(version.to_owned()))
     }
 
     /// The version of this name.

@@ -36,15 +36,29 @@ pub struct Facts {
     pub total: u64,
     /// The Service of the new conversion webhook ([`Judge::service`]).
     pub service: Presence,
+    /// Whether all objects were given to the judge.
+    pub is_complete: bool,
 }
 
-/// Objects that are read in one version and judged by a schema of the new definition.
+/// Objects that are read in one version and judged by another schema.
 #[derive(Debug)]
 struct Pair {
     read: String,
     by: String,
     before: Schema,
     after: Schema,
+    /// Only what is dropped counts: the other version may have fields that this one cannot show.
+    losses_only: bool,
+}
+
+/// A pair that is to be judged, as far as its schemas differ.
+#[derive(PartialEq, Eq)]
+struct Wanted {
+    read: String,
+    by: String,
+    /// The other schema is one of the live definition, too: objects are written back before the new one is there.
+    is_live: bool,
+    losses_only: bool,
 }
 
 /// Judges a change. Objects are given to it page by page, so none of them is kept.
@@ -53,6 +67,8 @@ pub struct Judge {
     old: Definition,
     new: Definition,
     pairs: Vec<Pair>,
+    /// Versions that objects may be stored in, whose schema changes, and that they cannot be read in.
+    unseen: Vec<String>,
     sink: Sink,
     findings: Findings,
     judged: u64,
@@ -70,28 +86,26 @@ impl Judge {
     pub fn new(old: &Value, new: &Value, stop: &Stop) -> Result<Self, Fault> {
         let (was, is) = (Definition::read(old)?, Definition::read(new)?);
         let mut pairs = Vec::new();
-        let kept = was.versions.iter().filter(|it| it.is_served && is.serves(&it.name));
-        let mut wanted: Vec<(&str, &str)> = kept.map(|it| (&*it.name, &*it.name)).collect();
-        let storages = was.storage().zip(is.storage());
-        if let (Some((from, to)), Conversion::None) = (storages, &is.conversion)
-            && from.name != to.name
-            && let Some(read) = was.readable()
-        {
-            wanted.push((&read.name, &to.name));
-        }
-        for (read, by) in wanted {
-            let before = Definition::schema(old, read)?;
-            let mut after = Definition::schema(new, by)?;
+        for Wanted { read, by, is_live, losses_only } in wanted(&was, &is) {
+            let before = Definition::schema(old, &read)?;
+            let mut after = Definition::schema(if is_live { old } else { new }, &by)?;
             after.mark(&before);
             if !after.root.is_same {
-                let (read, by) = (read.to_owned(), by.to_owned());
-                pairs.push(Pair { read, by, before, after });
+                pairs.push(Pair { read, by, before, after, losses_only });
+            }
+        }
+        let mut unseen = Vec::new();
+        for name in kept_in_store(&was, &is).filter(|it| !was.serves(it)) {
+            let mut after = Definition::schema(new, name)?;
+            after.mark(&Definition::schema(old, name)?);
+            if !after.root.is_same {
+                unseen.push(name.to_owned());
             }
         }
         let (sink, findings) = (Sink::new(stop), Findings::default());
         let managers = BTreeMap::new();
         let (old, new, judged, first) = (was, is, 0, None);
-        let mut judge = Self { old, new, pairs, sink, findings, judged, first, managers };
+        let mut judge = Self { old, new, pairs, unseen, sink, findings, judged, first, managers };
         judge.first = judge.versions().into_iter().next();
         Ok(judge)
     }
@@ -119,7 +133,10 @@ impl Judge {
     /// A version in which objects can be counted, where that decides anything.
     pub fn counted(&self) -> Option<String> {
         let is_other = self.old.conversion != self.new.conversion;
-        let matters = is_other || self.is_moved() || self.dropped().next().is_some();
+        let matters = is_other
+            || self.is_moved()
+            || !self.unseen.is_empty()
+            || self.dropped().next().is_some();
         let version = self.old.readable().filter(|_| matters || !self.versions().is_empty());
         version.map(|it| it.name.clone())
     }
@@ -159,10 +176,14 @@ impl Judge {
             self.judged += 1;
         }
         self.note_managers(object);
+        // Two schemas may say the same of it.
+        let mut found = BTreeSet::new();
         for pair in self.pairs.iter().filter(|it| it.read == version) {
-            for (problem, path, why) in judge(object, pair, &mut self.sink) {
-                self.findings.add((problem, &pair.by, path, why), Some(&key));
-            }
+            let of = judge(object, pair, &mut self.sink).into_iter();
+            found.extend(of.map(|(problem, path, why)| (problem, pair.by.as_str(), path, why)));
+        }
+        for (problem, by, path, why) in found {
+            self.findings.add((problem, by, path, why), Some(&key));
         }
     }
 
@@ -187,6 +208,15 @@ impl Judge {
         self.identity();
         if facts.total > 0 {
             self.conversion(facts.service);
+            for version in std::mem::take(&mut self.unseen) {
+                let why = "its schema changes, and objects may be stored in it, which cannot be read in it because it \
+                           is not served";
+                self.find(Problem::Unjudged, &version, why.to_owned());
+            }
+        }
+        if !facts.is_complete {
+            let why = format!("only {} of {} objects were read", self.judged, facts.total);
+            self.find(Problem::Unjudged, "", why);
         }
         let (dropped, unserved): (Vec<String>, Vec<String>) = (
             self.dropped().map(str::to_owned).collect(),
@@ -263,7 +293,51 @@ impl Judge {
     }
 }
 
-/// What a schema of the new definition does to an object.
+/// What has to be judged of a change between definitions.
+fn wanted(was: &Definition, is: &Definition) -> Vec<Wanted> {
+    let pair = |read: &str, by: &str| Wanted {
+        read: read.to_owned(),
+        by: by.to_owned(),
+        is_live: false,
+        losses_only: false,
+    };
+    let served = || was.versions.iter().filter(|it| it.is_served).map(|it| it.name.as_str());
+    let mut all: Vec<Wanted> = served().filter(|it| is.serves(it)).map(|it| pair(it, it)).collect();
+    all.extend(kept_in_store(was, is).filter(|it| was.serves(it)).map(|it| pair(it, it)));
+    if is.conversion == Conversion::None {
+        let storages = was.storage().zip(is.storage()).filter(|(from, to)| from.name != to.name);
+        if let (Some((_, to)), Some(read)) = (storages, was.readable()) {
+            all.push(pair(&read.name, &to.name));
+        }
+        // What only such a version has is dropped at the next write in another one.
+        if let Some(to) = is.storage() {
+            let gone = served().filter(|it| !is.serves(it) && *it != to.name);
+            all.extend(gone.map(|it| Wanted { losses_only: true, ..pair(it, &to.name) }));
+        }
+    }
+    if let (Some(migration), Conversion::None) = (Migration::between(was, is), &was.conversion) {
+        let by = &migration.storage;
+        let moved = migration.dropped.iter().filter(|it| was.serves(it) && *it != by);
+        all.extend(moved.map(|it| Wanted { is_live: true, losses_only: true, ..pair(it, by) }));
+    }
+    let mut unique: Vec<Wanted> = Vec::new();
+    for it in all {
+        if !unique.contains(&it) {
+            unique.push(it);
+        }
+    }
+    unique
+}
+
+/// Versions that objects may be stored in before and after a change, and that are not served both before and after.
+fn kept_in_store<'d>(was: &'d Definition, is: &'d Definition) -> impl Iterator<Item = &'d str> {
+    let storage = was.storage().map(|it| it.name.as_str());
+    let stored: BTreeSet<&str> = was.stored.iter().map(String::as_str).chain(storage).collect();
+    let both = |it: &&str| was.version(it).is_some() && is.version(it).is_some();
+    stored.into_iter().filter(both).filter(|it| !(was.serves(it) && is.serves(it)))
+}
+
+/// What another schema does to an object.
 fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, String, String)> {
     let (before, after) = (&pair.before.root, &pair.after.root);
     let mut next = object.clone();
@@ -273,6 +347,10 @@ fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, Str
         defaults::changed(object, (after, before), &mut Place::default(), sink);
     }
     let mut found = sink.take();
+    if pair.losses_only {
+        found.retain(|it| matches!(it.0, Problem::Lost | Problem::Unjudged));
+        return found;
+    }
     check::check(&next, after, &mut Place::default(), sink);
     if !sink.has(Problem::Invalid) {
         let pair = (after, Some(before));

@@ -3,6 +3,7 @@
 //! Here: the tree, and which parts of it are as they were in another schema. Elsewhere: what the parts do to objects
 //! (`defaults`, `prune`, `check`, `rules`).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use golang::meter::Stop;
@@ -17,6 +18,9 @@ use crate::{check, defaults, prune};
 /// Deepest nesting that is read; the API server's JSON has no more where windlass can read it.
 const MAX_DEPTH: usize = 128;
 
+/// Most parts of a schema: each takes half a KiB, however short it is written.
+const MAX_NODES: usize = 200_000;
+
 /// The schema of one version.
 #[derive(Debug, Default)]
 pub struct Schema {
@@ -26,9 +30,9 @@ pub struct Schema {
 impl Schema {
     /// Reads `openAPIV3Schema`; an empty one of null. `keeps_unknown` is `spec.preserveUnknownFields`.
     ///
-    /// None where it nests too deeply.
+    /// None where it nests too deeply or has too many parts.
     pub fn read(value: &Value, keeps_unknown: bool) -> Option<Self> {
-        let mut root = Node::read(value, MAX_DEPTH)?;
+        let mut root = Node::read(value, MAX_DEPTH, &Cell::new(MAX_NODES))?;
         root.keeps_unknown |= keeps_unknown;
         Some(Self { root })
     }
@@ -168,21 +172,30 @@ impl Node {
         }
     }
 
-    fn read(value: &Value, depth: usize) -> Option<Self> {
+    fn read(value: &Value, depth: usize, nodes: &Cell<usize>) -> Option<Self> {
         let below = depth.checked_sub(1)?;
+        nodes.set(nodes.get().checked_sub(1)?);
         let one = |name: &str| match &value[name] {
-            Value::Object(_) => Self::read(&value[name], below).map(|node| Some(Box::new(node))),
+            Value::Object(_) => {
+                Self::read(&value[name], below, nodes).map(|node| Some(Box::new(node)))
+            }
             _ => Some(None),
         };
         let all = |name: &str| -> Option<Vec<Self>> {
-            value[name].as_array().into_iter().flatten().map(|it| Self::read(it, below)).collect()
+            value[name]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|it| Self::read(it, below, nodes))
+                .collect()
         };
         let properties = value["properties"].as_object().into_iter().flatten();
-        let properties = properties.map(|(key, it)| Some((key.clone(), Self::read(it, below)?)));
+        let properties =
+            properties.map(|(key, it)| Some((key.clone(), Self::read(it, below, nodes)?)));
         let additional = match &value["additionalProperties"] {
             Value::Bool(true) => Additional::Any,
             Value::Object(_) => {
-                Additional::Of(Box::new(Self::read(&value["additionalProperties"], below)?))
+                Additional::Of(Box::new(Self::read(&value["additionalProperties"], below, nodes)?))
             }
             _ => Additional::None,
         };

@@ -33,7 +33,7 @@ fn lines(old: &Value, new: &Value, objects: &[Value]) -> Vec<String> {
         }
     }
     let total = objects.len() as u64;
-    judge.finish(Facts { total, service: Presence::Absent }).lines(true)
+    judge.finish(Facts { total, service: Presence::Absent, is_complete: true }).lines(true)
 }
 
 fn assert_spec(old: Value, new: Value, specs: &[Value], expected: &Expect) {
@@ -193,6 +193,66 @@ fn objects_that_are_stored_in_another_version_lose_what_it_does_not_have() {
 }
 
 #[test]
+fn a_version_that_is_dropped_takes_no_field_with_it_unsaid() {
+    let (both, less) = (json!({"a": {}, "b": {}}), json!({"a": {}}));
+    let (both, less) = (object(&both), object(&less));
+    let mut old = definition(&[("v1", true, less.clone()), ("v1beta1", true, both)]);
+    old["status"]["storedVersions"] = json!(["v1beta1", "v1"]);
+    let new = definition(&[("v1", true, less)]);
+    let lost = widget("a", &json!({"a": 1, "b": 2}));
+    expect!["v1 spec.b is no field of the new schema, and would be dropped (1 object: shop/a)"]
+        .assert_eq(&lines(&old, &new, &[lost]).join("\n"));
+    expect![""].assert_eq(&lines(&old, &new, &[widget("a", &json!({"a": 1}))]).join("\n"));
+}
+
+#[test]
+fn objects_are_moved_under_the_schema_that_is_there_meanwhile() {
+    let (both, less) = (object(&json!({"a": {}, "b": {}})), object(&json!({"a": {}})));
+    let mut old = definition(&[("v1", true, less), ("v1beta1", true, both.clone())]);
+    old["status"]["storedVersions"] = json!(["v1beta1", "v1"]);
+    // What is new in `v1` is there only after the objects were written back.
+    let new = definition(&[("v1", true, both)]);
+    expect!["v1 spec.b is no field of the new schema, and would be dropped (1 object: shop/a)"]
+        .assert_eq(&lines(&old, &new, &[widget("a", &json!({"b": 2}))]).join("\n"));
+}
+
+#[test]
+fn a_stored_version_that_is_not_served_does_not_change_unsaid() {
+    let (both, less) = (object(&json!({"a": {}, "b": {}})), object(&json!({"a": {}})));
+    let hidden = |spec: Value| {
+        let mut all = definition(&[("v2", false, spec), ("v1", true, both.clone())]);
+        all["status"]["storedVersions"] = json!(["v2"]);
+        all
+    };
+    let (old, new) = (hidden(both.clone()), hidden(less.clone()));
+    let object = widget("a", &json!({"a": 1, "b": 2}));
+    expect!["v2 cannot be judged: its schema changes, and objects may be stored in it, which cannot be read in it because it is not served"]
+        .assert_eq(&lines(&old, &new, std::slice::from_ref(&object)).join("\n"));
+    expect![""].assert_eq(&lines(&old, &new, &[]).join("\n"));
+    // One that is served until then is read.
+    let served = definition(&[("v1", true, both.clone()), ("v2", true, both.clone())]);
+    let mut unserved = definition(&[("v1", false, less), ("v2", true, both)]);
+    unserved["status"]["storedVersions"] = json!(["v1"]);
+    expect!["v1 spec.b is no field of the new schema, and would be dropped (1 object: shop/a)"]
+        .assert_eq(&lines(&served, &unserved, &[object]).join("\n"));
+}
+
+#[test]
+fn objects_that_were_not_read_are_no_reason_to_believe_in_them() {
+    let of = |kind: &str| definition(&[("v1", true, object(&json!({"a": {"type": kind}})))]);
+    let judge = Judge::new(&of("integer"), &of("number"), &Stop::default()).unwrap();
+    let facts = Facts { total: 3, service: Presence::Present, is_complete: false };
+    expect!["cannot be judged: only 0 of 3 objects were read"]
+        .assert_eq(&judge.finish(facts).lines(true).join("\n"));
+}
+
+#[test]
+fn a_schema_of_many_parts_is_not_read() {
+    let many = json!({"allOf": vec![json!({}); 200_000]});
+    assert!(Schema::read(&many, false).is_none());
+}
+
+#[test]
 fn scope_and_names_do_not_change_and_a_webhook_that_is_absent_is_told() {
     let open = || json!({"type": "object"});
     let old = definition(&[("v1", true, open())]);
@@ -226,7 +286,7 @@ fn judging_ends_when_the_time_is_over_and_says_so() {
     let mut judge = Judge::new(&old, &new, &stop).unwrap();
     stop.set();
     judge.object("v1", &widget("a", &json!({"a": 1})));
-    let verdict = judge.finish(Facts { total: 1, service: Presence::Present });
+    let verdict = judge.finish(Facts { total: 1, service: Presence::Present, is_complete: true });
     expect!["v1 cannot be judged: judging it takes too long (1 object: shop/a)"]
         .assert_eq(&verdict.lines(true).join("\n"));
 }

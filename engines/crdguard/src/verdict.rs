@@ -129,17 +129,13 @@ impl Verdict {
         self.findings.is_empty()
     }
 
-    /// The findings as lines, and whether they are of a sample.
+    /// The findings as lines.
     pub fn lines(&self, is_named: bool) -> Vec<String> {
         let shown = self.findings.iter().take(SHOWN);
         let mut lines: Vec<String> = shown.map(|it| it.text(is_named)).collect();
         let more = (self.findings.len().saturating_sub(SHOWN) as u64).saturating_add(self.omitted);
         if more > 0 {
             lines.push(format!("and {more} more"));
-        }
-        if self.judged < self.total && self.judged > 0 {
-            let (judged, total) = (self.judged, self.total);
-            lines.push(format!("only {judged} of {total} objects were judged"));
         }
         lines
     }

@@ -13,9 +13,13 @@ use serde_json::{Value, json};
 
 use super::survey;
 use crate::cluster::discovery::Resource;
+use crate::cluster::item::LIST_LIMIT;
 use crate::cluster::pages::Part;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::target::Target;
+
+/// Attempts at an object that others write at the same time.
+const ATTEMPTS: u32 = 4;
 
 /// How many objects are written back at once: other clients need the API server, too.
 const AT_ONCE: usize = 4;
@@ -35,22 +39,34 @@ pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, Fault>
     Ok(Migration::of(&fields(live), &fields(manifest))?.is_some())
 }
 
+/// An object of the definition, by namespace, name and uid.
+type Named = [String; 3];
+
 /// Moves the objects of a live definition as far as a manifest needs it, in the name of the identity that applies; only
-/// `status.storedVersions` is written in windlass's own name.
+/// `status.storedVersions` is written in windlass's own name. The inner error says which objects cannot be moved, by name
+/// if whoever applies may list them.
 ///
 /// # Errors
-/// An object cannot be written back, or the definition is another by now.
+/// The API server's refusal, or the definition is another by now.
 pub(super) async fn migrate(
     target: &Target,
     (definitions, live): (&Resource, Object),
     manifest: &Object,
-    manager: &str,
-) -> Result<(), ClusterError> {
+    (manager, is_named): (&str, bool),
+) -> Result<Result<(), String>, ClusterError> {
     let Ok(Some(migration)) = Migration::of(&fields(&live), &fields(manifest)) else {
-        return Ok(());
+        return Ok(Ok(()));
     };
     let (cluster, name) = (&target.cluster, live.name().to_owned());
     let versions = migration.dropped.join(", ");
+    let resource = survey::resource(&migration.definition, &migration.storage);
+    let (group, plural) = (&resource.gvk.group, &resource.plural);
+    // Before anything is changed: without the right the objects could be moved no further.
+    if !cluster.may("patch", group, plural).await? {
+        return Ok(Err(format!(
+            "objects have to be moved out of {versions}, and the identity that applies it may not patch {plural}.{group}"
+        )));
+    }
     tracing::info!(name, versions, storage = migration.storage, "migrating stored objects");
     let live = match migration.moves {
         None => live,
@@ -66,8 +82,19 @@ pub(super) async fn migrate(
             moved
         }
     };
-    let resource = survey::resource(&migration.definition, &migration.storage);
-    let written = write_back(target.as_ourselves(), cluster, &resource, manager).await?;
+    // A list that is read while its objects are written may not outlive the token of its next page.
+    let objects = listed(target.as_ourselves(), &resource).await?;
+    let written = match write_back(cluster, &resource, objects, manager).await {
+        Ok(written) => written,
+        Err((_, error)) if error.is_of_server() => return Err(error),
+        Err((object, error)) => {
+            let text = match is_named {
+                true => format!("{} cannot be written back: {error}", subject(&object)),
+                false => "an object cannot be written back".to_owned(),
+            };
+            return Ok(Err(format!("objects have to be moved out of {versions}, but {text}")));
+        }
+    };
     tracing::info!(name, written, "migrated stored objects");
     let now = cluster.get(definitions, "", &name).await?;
     let now = now.filter(|it| it.uid() == live.uid() && it.generation() == live.generation());
@@ -79,46 +106,79 @@ pub(super) async fn migrate(
     let patch = json!({"metadata": {"resourceVersion": now.meta("resourceVersion")},
         "status": {"storedVersions": [migration.storage]}});
     // That all objects were moved is what windlass knows; who may change a definition need not be able to change its status.
-    target.as_ourselves().merge_patch_status(definitions, &name, &patch, manager).await
+    target.as_ourselves().merge_patch_status(definitions, &name, &patch, manager).await?;
+    Ok(Ok(()))
 }
 
-/// Writes all objects back; tells how many. One that is gone or another by now is stored right already.
-async fn write_back(
-    reader: &Cluster,
-    writer: &Cluster,
-    resource: &Resource,
-    manager: &str,
-) -> Result<u64, ClusterError> {
-    let (mut from, mut written) = (None, 0);
+fn subject([namespace, name, _]: &Named) -> String {
+    let at = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    format!("{at}{name}")
+}
+
+/// All objects, as far as writing them back takes it.
+async fn listed(reader: &Cluster, resource: &Resource) -> Result<Vec<Named>, ClusterError> {
+    let (mut from, mut all) = (None, Vec::new());
     loop {
         let page = reader.page(resource, "", Part::Metadata, from.as_deref()).await?;
-        let writes: Vec<_> =
-            page.items.iter().map(|item| write_one(writer, resource, item, manager)).collect();
-        let done: Vec<Result<u64, ClusterError>> =
-            stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
-        for one in done {
-            written += one?;
+        let text =
+            |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
+        let named = |item| ["namespace", "name", "uid"].map(|key| text(item, key));
+        all.extend(page.items.iter().map(named));
+        if all.len() > LIST_LIMIT {
+            let text = format!("there are more than {LIST_LIMIT} {}", resource.plural);
+            return Err(ClusterError::Unreadable(text));
         }
         from = page.next;
         if from.is_none() {
-            return Ok(written);
+            return Ok(all);
         }
     }
 }
 
+/// Writes objects back until one is refused; tells how many were written.
+async fn write_back(
+    writer: &Cluster,
+    resource: &Resource,
+    objects: Vec<Named>,
+    manager: &str,
+) -> Result<u64, (Named, ClusterError)> {
+    let writes = objects.into_iter().map(|object| async move {
+        let written = write_one(writer, resource, &object, manager).await;
+        written.map_err(|error| (object, error))
+    });
+    let mut writes = stream::iter(writes).buffer_unordered(AT_ONCE);
+    let mut written = 0;
+    while let Some(one) = writes.next().await {
+        written += one?;
+    }
+    Ok(written)
+}
+
+/// Writes an object back. One that is gone, or was created again, is stored right already.
 async fn write_one(
     writer: &Cluster,
     resource: &Resource,
-    item: &Value,
+    [namespace, name, uid]: &Named,
     manager: &str,
 ) -> Result<u64, ClusterError> {
-    let text = |key: &str| item["metadata"][key].as_str().unwrap_or_default();
-    let place = (text("namespace"), text("name"));
     // Nothing changes but where it is stored.
-    let patch = json!({"metadata": {"uid": text("uid")}});
-    match writer.merge_patch(resource, place, &patch, manager).await {
-        Ok(_) => Ok(1),
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(0),
-        Err(error) => Err(error),
+    let patch = json!({"metadata": {"uid": uid}});
+    for attempt in 1.. {
+        match writer.merge_patch(resource, (namespace, name), &patch, manager).await {
+            Ok(_) => return Ok(1),
+            Err(error) if error.is_not_found() => return Ok(0),
+            Err(error) if error.is_conflict() => {
+                let now = writer.get(resource, namespace, name).await?;
+                if now.is_none_or(|it| it.uid() != uid) {
+                    return Ok(0);
+                }
+                // Who admits objects may answer so, too.
+                if attempt >= ATTEMPTS {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
     }
+    Ok(0)
 }

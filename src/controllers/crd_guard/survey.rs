@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crdguard::{Definition, Facts, Fault, Judge, Presence, ServiceReference, Verdict};
+use crdguard::{Definition, Facts, Judge, Presence, ServiceReference, Verdict};
 use golang::meter::Stop;
 use objects::{Gvk, Object};
 use serde_json::Value;
@@ -18,10 +18,16 @@ use crate::time_limit::TimeLimit;
 /// How many definitions are judged at once: each takes a processor. Who waits for objects is not counted.
 static JUDGING: Semaphore = Semaphore::const_new(2);
 
-/// How long one of them may take, with reading.
+/// How long one of them may take, without what it waits for.
 const TIME: Duration = Duration::from_secs(120);
 
-/// How many objects are judged of a kind; of more, only some are.
+/// How many definitions are read, judged or wait for that: each has a thread.
+static THREADS: Semaphore = Semaphore::const_new(8);
+
+/// How many objects of a kind are judged; with more the definition cannot be judged.
+const MOST: u64 = 100_000;
+
+/// How many objects of a kind are counted before it is left to them.
 const SAMPLE: u64 = 10_000;
 
 /// How many pages wait to be judged.
@@ -33,7 +39,7 @@ const NAMED: usize = 5;
 /// A page of objects, and the version that it was read in.
 type Page = (String, Vec<Value>);
 
-/// Judges a new definition by the objects that exist.
+/// Judges a new definition by the objects that exist; why it cannot be judged is the inner error.
 ///
 /// # Errors
 /// The API server could not be asked.
@@ -41,16 +47,38 @@ pub(crate) async fn survey(
     cluster: &Cluster,
     old: Value,
     new: Value,
-) -> Result<Result<Verdict, Fault>, ClusterError> {
+) -> Result<Result<Verdict, String>, ClusterError> {
+    match surveyed(cluster, old, new).await {
+        // A conversion webhook that is down, a missing right: the same would be said again.
+        Err(error) if !error.is_of_server() => {
+            Ok(Err(format!("its objects cannot be read: {error}")))
+        }
+        verdict => verdict,
+    }
+}
+
+async fn surveyed(
+    cluster: &Cluster,
+    old: Value,
+    new: Value,
+) -> Result<Result<Verdict, String>, ClusterError> {
+    let one = THREADS.acquire().await;
+    let has_objects = is_established(&old);
     let stop = Stop::default();
-    let judge = match Judge::new(&old, &new, &stop) {
-        Ok(judge) => judge,
-        Err(fault) => return Ok(Err(fault)),
-    };
     let limit = Arc::new(TimeLimit::start(TIME, &stop));
+    // Patterns are compiled, which takes as long as there are any.
+    let judge = tokio::task::spawn_blocking(move || Judge::new(&old, &new, &stop));
+    let judge = match judge.await.map_err(|_| broken(PANICKED))? {
+        Ok(judge) => judge,
+        Err(fault) => return Ok(Err(fault.to_string())),
+    };
     let resource = |version: &str| resource(judge.old(), version);
     let total = match judge.counted() {
-        Some(version) => cluster.count(&resource(&version)).await?,
+        Some(version) => match cluster.count(&resource(&version)).await {
+            // A definition whose names were never accepted has no objects.
+            Err(error) if error.code() == Some(404) && !has_objects => 0,
+            total => total?,
+        },
         None => 0,
     };
     let service = match judge.service().filter(|_| total > 0) {
@@ -58,34 +86,44 @@ pub(crate) async fn survey(
         None => Presence::Present,
     };
     let reads: Vec<_> = judge.versions().into_iter().map(|it| (resource(&it), it)).collect();
-    let facts = Facts { total, service };
+    let mut facts = Facts { total, service, is_complete: true };
     if reads.is_empty() || total == 0 {
         return Ok(Ok(judge.finish(facts)));
     }
-    let (pages, judged) = on_thread(judge)?;
+    let (pages, judged) = on_thread(judge, limit)?;
     for (resource, version) in reads {
-        read(cluster, &resource, &version, &pages).await?;
+        facts.is_complete &= read(cluster, &resource, &version, &pages).await?;
     }
     drop(pages);
-    let judge = judged.await.map_err(|_| broken("judging panicked; this is a bug in windlass"))?;
-    drop(limit);
+    let judge = judged.await.map_err(|_| broken(PANICKED))?;
+    drop(one);
     Ok(Ok(judge.finish(facts)))
 }
+
+const PANICKED: &str = "judging panicked; this is a bug in windlass";
 
 fn broken(text: &str) -> ClusterError {
     ClusterError::NoAnswer(format!("a CustomResourceDefinition cannot be judged: {text}"))
 }
 
-/// A thread that judges what it is given: expressions need a deep stack. It ends with whoever gives.
+/// Whether the API server serves the objects of a live definition.
+fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
+}
+
+/// A thread that judges what it is given: expressions need a deep stack. It ends with whoever gives. Only judging counts
+/// for its time.
 fn on_thread(
     mut judge: Judge,
+    limit: Arc<TimeLimit>,
 ) -> Result<(mpsc::Sender<Page>, oneshot::Receiver<Judge>), ClusterError> {
     let (pages, mut given) = mpsc::channel::<Page>(PAGES);
     let (tell, judged) = oneshot::channel();
     let runtime = Handle::current();
     let work = move || {
-        while let Some((version, objects)) = given.blocking_recv() {
-            let turn = runtime.block_on(JUDGING.acquire());
+        while let Some((version, objects)) = limit.pause(|| given.blocking_recv()) {
+            let turn = limit.pause(|| runtime.block_on(JUDGING.acquire()));
             for object in &objects {
                 judge.object(&version, object);
             }
@@ -98,21 +136,22 @@ fn on_thread(
     Ok((pages, judged))
 }
 
+/// Whether all objects of a version could be given to the judge.
 async fn read(
     cluster: &Cluster,
     resource: &Resource,
     version: &str,
     pages: &mpsc::Sender<Page>,
-) -> Result<(), ClusterError> {
+) -> Result<bool, ClusterError> {
     let (mut from, mut read) = (None, 0);
     loop {
         let page = cluster.page(resource, "", Part::Whole, from.as_deref()).await?;
         read += page.items.len() as u64;
         let given = pages.send((version.to_owned(), page.items)).await;
-        given.map_err(|_| broken("judging panicked; this is a bug in windlass"))?;
+        given.map_err(|_| broken(PANICKED))?;
         from = page.next;
-        if from.is_none() || read >= SAMPLE {
-            return Ok(());
+        if from.is_none() || read >= MOST {
+            return Ok(from.is_none());
         }
     }
 }
@@ -187,10 +226,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
         Ok(definition) => definition,
         Err(fault) => return unknown(fault.to_string()),
     };
-    let conditions = live.get("status").and_then(|it| it.get("conditions"));
-    let is_established = conditions.and_then(Value::as_array).is_some_and(|all| {
-        all.iter().any(|it| it["type"] == "Established" && it["status"] == "True")
-    });
+    let is_established = is_established(&Value::Object(live.fields().clone()));
     let Some(version) = definition.readable() else {
         return unknown("no version is served".to_owned());
     };
@@ -203,9 +239,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
             Ok(page) => page,
             // Whose names were never accepted has no objects.
             Err(error) if error.code() == Some(404) && !is_established => return Ok(users),
-            Err(error) if error.is_permanent() || error.code() == Some(404) => {
-                return unknown(error.to_string());
-            }
+            Err(error) if !error.is_of_server() => return unknown(error.to_string()),
             Err(error) => return Err(error),
         };
         for item in &page.items {

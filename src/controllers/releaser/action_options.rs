@@ -12,15 +12,15 @@ use crate::settings::Settings;
 
 /// How a revision is made of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RevisionOptions {
+pub(crate) struct RevisionOptions {
     /// Whether objects that exist and belong to nobody, or to another release, are taken over.
-    pub(super) take_ownership: bool,
+    pub(crate) take_ownership: bool,
     /// What is done about the CRDs in the chart's `crds`.
-    pub(super) crds: CrdsPolicy,
+    pub(crate) crds: CrdsPolicy,
     /// Whether values are not validated against the chart's schema.
-    pub(super) skip_schema: bool,
+    pub(crate) skip_schema: bool,
     /// Whether objects are not checked against the schemas of the cluster.
-    pub(super) disable_openapi: bool,
+    pub(crate) disable_openapi: bool,
 }
 
 /// How all actions are done.
@@ -41,9 +41,9 @@ pub(crate) struct ActionOptions {
     /// The same for a rollback.
     pub(super) rollback_force: bool,
     /// Whether an installation creates the namespace if it is missing.
-    pub(super) create_namespace: bool,
+    pub(crate) create_namespace: bool,
     /// Whether an upgrade merges the values into those of the last revision.
-    pub(super) preserve_values: bool,
+    pub(crate) preserve_values: bool,
     /// Whether objects are ready by Helm 3's list of kinds, instead of by the conventions for all.
     pub(super) legacy_wait: bool,
     /// Which documents post-renderers see.
@@ -107,12 +107,12 @@ impl ActionOptions {
     }
 
     /// How a revision is made by an action.
-    pub(super) fn of_action(&self, action: Action) -> &RevisionOptions {
+    pub(crate) fn of_action(&self, action: Action) -> &RevisionOptions {
         if action == Action::Install { &self.install } else { &self.upgrade }
     }
 
     /// Whether the server merges the objects of an action; `like` is the revision that `auto` goes by.
-    pub(super) fn is_server_side(&self, action: Action, like: Option<&Record>) -> bool {
+    pub(crate) fn is_server_side(&self, action: Action, like: Option<&Record>) -> bool {
         let mode = match action {
             Action::Install => return self.install_ssa,
             Action::Rollback => self.rollback_ssa,
@@ -126,7 +126,7 @@ impl ActionOptions {
     }
 
     /// Whether objects are replaced by an action.
-    pub(super) fn forces(&self, action: Action) -> bool {
+    pub(crate) fn forces(&self, action: Action) -> bool {
         match action {
             Action::Upgrade => self.upgrade_force,
             Action::Rollback => self.rollback_force,

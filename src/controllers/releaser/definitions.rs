@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{Object, ObjectId};
 use reconcile::{Rest, Wake, reason};
-use release::Record;
+use release::{Action, Record};
 
 use super::members::{self, Member};
 use super::world::World;
@@ -82,35 +82,50 @@ impl<O: Owner> World<O> {
         Err(Rest::Failed(reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
     }
 
-    /// The definitions of a revision that is applied without being prepared that have to be left as they are; whoever
-    /// follows the release is told of those that would break objects.
+    /// The definitions of a revision that are to stay as they are, and why an operation fails that makes a new revision.
+    ///
+    /// Whoever goes back to an old revision wants the rest of it all the same: what would break objects stays, and an event
+    /// says so.
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub(super) async fn left_alone(&self, members: &[Member]) -> Result<BTreeSet<ObjectId>, Rest> {
+    pub(super) async fn left_alone(
+        &self,
+        members: &[Member],
+        action: Action,
+    ) -> Result<(BTreeSet<ObjectId>, Option<String>), Rest> {
         let mut all = BTreeSet::new();
         for (id, change) in self.guarded(members.iter().map(|it| &it.object)).await? {
-            match change {
-                Change::Allowed => continue,
-                Change::Migrates => {
-                    self.migrate(members, &id).await?;
+            let refused = match change {
+                // One that is forced may drop a version, too.
+                Change::Allowed | Change::Migrates => self.moved(members, &id).await?,
+                Change::Skipped => {
+                    all.insert(id);
                     continue;
                 }
-                Change::Skipped => {}
-                Change::Refused(text) => {
-                    self.tell_of(reason::CRD_INCOMPATIBLE, Severity::Error, &text);
-                }
+                Change::Refused(text) => Some(text),
+            };
+            let Some(text) = refused else { continue };
+            if matches!(action, Action::Install | Action::Upgrade) {
+                return Ok((all, Some(self.wish.masked(&text))));
             }
+            self.tell_of(reason::CRD_INCOMPATIBLE, Severity::Error, &text);
             all.insert(id);
         }
-        Ok(all)
+        Ok((all, None))
     }
 
-    async fn migrate(&self, members: &[Member], id: &ObjectId) -> Result<(), Rest> {
-        let Some(member) = members.iter().find(|it| it.id == *id) else { return Ok(()) };
+    /// Moves the objects of a definition out of versions that go; why that cannot be done.
+    async fn moved(&self, members: &[Member], id: &ObjectId) -> Result<Option<String>, Rest> {
+        let Some(member) = members.iter().find(|it| it.id == *id) else { return Ok(None) };
+        self.migrated(&member.object).await
+    }
+
+    /// The same for a manifest.
+    pub(super) async fn migrated(&self, manifest: &Object) -> Result<Option<String>, Rest> {
         let guard = self.guard();
-        let migrated = self.permit.aside(guard.migrate(&member.object, MANAGER)).await;
-        migrated.map_err(|error| self.no_answer(&error))
+        let migrated = self.permit.aside(guard.migrate(manifest, MANAGER)).await;
+        Ok(migrated.map_err(|error| self.no_answer(&error))?.err())
     }
 
     /// Leaves a definition that left a release to those who still use it; tells whether somebody does.

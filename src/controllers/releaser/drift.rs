@@ -141,7 +141,7 @@ impl<O: Owner> World<O> {
 
     async fn compared(&self, member: &Member) -> Result<Found, ClusterError> {
         let Member { id, object, resource } = member;
-        if has(object, SWITCH, "disabled") {
+        if has(object, SWITCH, "disabled") || self.guard().skips(object) {
             return Ok(Found::Same);
         }
         let watcher = self.target.watcher();

@@ -17,15 +17,15 @@ pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 /// Annotation that gives the namespace of that release.
 pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 /// Annotation that keeps an object from deletion.
-pub(super) const POLICY: &str = "helm.sh/resource-policy";
+pub(crate) const POLICY: &str = "helm.sh/resource-policy";
 
 /// One object of a revision.
 #[derive(Debug, Clone)]
-pub(super) struct Member {
-    pub(super) id: ObjectId,
+pub(crate) struct Member {
+    pub(crate) id: ObjectId,
     /// As it is applied.
-    pub(super) object: Object,
-    pub(super) resource: Resource,
+    pub(crate) object: Object,
+    pub(crate) resource: Resource,
 }
 
 impl Member {
@@ -48,7 +48,7 @@ pub(super) enum MemberError {
 }
 
 /// Reads a text of manifests; the order stays.
-pub(super) fn read(text: &str) -> Result<Vec<Object>, String> {
+pub(crate) fn read(text: &str) -> Result<Vec<Object>, String> {
     let read = manifest::read("manifest", text.as_bytes(), &goyaml::Limits::default());
     let all = read.map_err(|error| error.to_string())?;
     Ok(all.into_iter().map(|located| located.object).collect())
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Object>, String> {
 ///
 /// # Errors
 /// [`ClusterError::NoSuchKind`] where its kind is not served.
-pub(super) async fn placed(
+pub(crate) async fn placed(
     cluster: &Cluster,
     mut object: Object,
     namespace: &str,
@@ -82,7 +82,7 @@ pub(super) async fn placed(
 ///
 /// # Errors
 /// Every refusal, and that nobody can say whether it is there.
-pub(super) async fn reached(
+pub(crate) async fn reached(
     cluster: &Cluster,
     object: Object,
     namespace: &str,
@@ -104,7 +104,7 @@ pub(super) async fn reached(
 }
 
 /// Puts on an object whose it is.
-pub(super) fn owned(object: &mut Object, name: &str, namespace: &str) {
+pub(crate) fn owned(object: &mut Object, name: &str, namespace: &str) {
     object.set_label(MANAGED_BY.0, MANAGED_BY.1);
     object.set_annotation(RELEASE_NAME, name);
     object.set_annotation(RELEASE_NAMESPACE, namespace);
@@ -171,7 +171,7 @@ pub(super) async fn live(
 }
 
 /// Why an object that is there cannot become one of a release, in Helm's words; `None` if it can.
-pub(super) fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
+pub(crate) fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
     let label = check("label", MANAGED_BY.0, live.label(MANAGED_BY.0), MANAGED_BY.1);
     let annotations = [(RELEASE_NAME, name), (RELEASE_NAMESPACE, namespace)]
         .map(|(key, wanted)| check("annotation", key, live.annotation(key), wanted));
@@ -201,7 +201,7 @@ fn check(what: &str, key: &str, found: Option<&str>, wanted: &str) -> Option<Str
 }
 
 /// Whether an object says that another release has it.
-pub(super) fn is_of_another(live: &Object, name: &str, namespace: &str) -> bool {
+pub(crate) fn is_of_another(live: &Object, name: &str, namespace: &str) -> bool {
     let is_other = |key: &str, ours: &str| live.annotation(key).is_some_and(|it| it != ours);
     is_other(RELEASE_NAME, name) || is_other(RELEASE_NAMESPACE, namespace)
 }

@@ -29,7 +29,7 @@ const KEYS: [(&str, &[&str]); 12] = [
 ];
 
 /// The patch that brings a live object to what is wanted; `None` if it is that.
-pub(super) fn patch(original: Option<&Object>, wanted: &Object, live: &Object) -> Option<Value> {
+pub(crate) fn patch(original: Option<&Object>, wanted: &Object, live: &Object) -> Option<Value> {
     let empty = Map::new();
     let original = original.map_or(&empty, Object::fields);
     let is_built_in = !wanted.gvk().group.contains('.') || wanted.gvk().group.ends_with(".k8s.io");

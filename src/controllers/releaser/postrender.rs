@@ -48,7 +48,7 @@ impl PostRenderers {
     }
 
     /// Does something with them in the form in which a [`helm::template::Request`] takes them.
-    pub(super) fn with<T>(&self, work: impl FnOnce(PostRender<'_>) -> T) -> T {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(PostRender<'_>) -> T) -> T {
         let run = |stream: &[u8]| self.run(stream);
         work(PostRender { strategy: self.strategy, run: &run, plugin: None })
     }

@@ -269,9 +269,9 @@ impl<O: Owner> World<O> {
         if live.is_some() && policy == CrdsPolicy::Create {
             return Ok(false);
         }
-        let guard = self.guard();
-        let migrated = self.permit.aside(guard.migrate(object, MANAGER)).await;
-        migrated.map_err(|error| failed("migrate the objects of", error))?;
+        if let Some(text) = self.migrated(object).await? {
+            return Err(Refusal::Told(text));
+        }
         let applied = cluster.apply(&resource, object, MANAGER, Write::Write).await;
         applied.map_err(|error| failed("apply", error))?;
         Ok(true)
@@ -382,7 +382,7 @@ fn is_same_object(before: &Object, namespace: &str, id: &ObjectId) -> bool {
 /// The values of the revision before stay where none are given.
 ///
 /// Source of the semantics: Helm 4.2 `pkg/action/upgrade.go reuseValues`.
-fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(), String> {
+pub(crate) fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(), String> {
     let stored = base.chart.as_ref();
     let before = Chart {
         metadata: stored.and_then(|it| it.metadata.clone()).unwrap_or_default(),
@@ -432,7 +432,7 @@ impl Lookup for Finder {
     }
 }
 
-async fn find(cluster: &Cluster, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
+pub(crate) async fn find(cluster: &Cluster, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
     let gvk = Gvk::new(wanted.api_version, wanted.kind);
     let resource = cluster.resource(&gvk).await.map_err(|error| {
         format!(

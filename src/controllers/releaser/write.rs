@@ -106,7 +106,10 @@ impl<O: Owner> World<O> {
             (false, false) => WriteMode::Merged,
         };
         let was_merged = base.is_some_and(|base| !base.is_server_side());
-        let left_alone = self.left_alone(&members).await?;
+        let (left_alone, refused) = self.left_alone(&members, journal.action).await?;
+        if refused.is_some() {
+            return Ok(Applied { error: refused, ..applied });
+        }
         for batch in batches(&members) {
             let writes: Vec<_> = batch
                 .iter()
@@ -343,10 +346,14 @@ impl<O: Owner> World<O> {
         let (mut changed, mut faults) = (Vec::new(), Vec::new());
         for Drifted { member, payload, fields } in drifted {
             let member = Member { object: payload, ..member };
-            if let Some((id, crd_guard::Change::Refused(text))) =
-                self.guarded([&member.object].into_iter()).await?.pop()
-            {
-                faults.push(format!("{}: {text}", id.subject()));
+            let refused = match self.guarded([&member.object].into_iter()).await?.pop() {
+                Some((_, crd_guard::Change::Skipped)) => continue,
+                Some((_, crd_guard::Change::Refused(text))) => Some(text),
+                Some((_, crd_guard::Change::Migrates)) => self.migrated(&member.object).await?,
+                Some((_, crd_guard::Change::Allowed)) | None => None,
+            };
+            if let Some(text) = refused {
+                faults.push(format!("{}: {text}", member.id.subject()));
                 continue;
             }
             let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };

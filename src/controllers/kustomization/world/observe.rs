@@ -28,6 +28,7 @@ fn word(error: &ClusterError) -> &str {
         ClusterError::Refused(status) => &status.reason,
         ClusterError::NoSuchKind { .. }
         | ClusterError::Unreadable(_)
+        | ClusterError::Withheld(_)
         | ClusterError::NoAnswer(_) => "",
     }
 }

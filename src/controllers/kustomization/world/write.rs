@@ -151,7 +151,8 @@ impl World {
         }
         if crd_guard::is_definition(&payload) {
             let guard = Guard::new(&self.context, &self.target);
-            self.permit.aside(guard.migrate(&payload, MANAGER)).await?;
+            let migrated = self.permit.aside(guard.migrate(&payload, MANAGER)).await?;
+            migrated.map_err(ClusterError::Withheld)?;
         }
         // The end of one that is recreated came before this.
         let since = self.target.watcher().now();
