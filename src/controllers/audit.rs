@@ -1,7 +1,8 @@
 //! Audits: a ReleaseAudit for each operation, written once and never a condition of it.
 //!
 //! An audit is written when its operation has come to its end and before the status says so; a crash in between makes it
-//! again. Its name comes from the uid of its subject and from the operation, so one that is there already is this one.
+//! again. Its name comes from the uid of its subject and from the operation. Who knows both can take the name before, so one
+//! that is there already is read: it has to be about this operation.
 //!
 //! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`).
 //! Elsewhere: what an audit says (`releaser::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
@@ -82,6 +83,65 @@ fn name(subject: &str, operation: AuditOperation, (uid, key): (&str, &str)) -> S
     format!("{subject}-{}-{}", operation.as_str().to_lowercase(), &digest[..16])
 }
 
+/// How the creation of an audit ended.
+struct Creation {
+    outcome: AuditOutcome,
+    /// Why it was not written.
+    text: String,
+    /// Another audit had its name.
+    is_displaced: bool,
+}
+
+impl Creation {
+    fn plain(outcome: AuditOutcome, text: String) -> Self {
+        Self { outcome, text, is_displaced: false }
+    }
+
+    fn displaced(text: &str) -> Self {
+        Self { outcome: AuditOutcome::Failed, text: text.to_owned(), is_displaced: true }
+    }
+}
+
+/// Whether two audits are about the same operation of the same object. What else they say may differ: after a crash less may
+/// be known.
+fn is_same(one: &Object, other: &Object) -> bool {
+    let operation = |of: &Object| {
+        let spec = of.get("spec");
+        ["/subject/uid", "/operation", "/id"]
+            .map(|path| spec.and_then(|spec| spec.pointer(path)).cloned())
+    };
+    operation(one) == operation(other)
+}
+
+/// Creates an audit; one of its name that is there already is read.
+async fn create(context: &Context, audit: &Object) -> Creation {
+    let (resource, cluster) = (resource(), &context.cluster);
+    let Err(error) = cluster.create_object(&resource, audit, MANAGER, false).await else {
+        return Creation::plain(AuditOutcome::Written, String::new());
+    };
+    let outcome = classified(&error);
+    if outcome != AuditOutcome::Exists {
+        return Creation::plain(outcome, error.to_string());
+    }
+    let named = format!("metadata.name={}", audit.name());
+    match cluster.list_part(&resource, audit.namespace(), ("", &named), None).await {
+        Ok(part) => match part.objects.first() {
+            Some(found) if is_same(audit, found) => {
+                Creation::plain(AuditOutcome::Exists, String::new())
+            }
+            Some(_) => Creation::displaced(
+                "a ReleaseAudit of this name exists that is not about this operation; find out who created \
+                 it, and delete it",
+            ),
+            None => Creation::displaced("a ReleaseAudit of this name existed and was deleted"),
+        },
+        Err(error) => Creation::plain(
+            AuditOutcome::Failed,
+            format!("a ReleaseAudit of this name exists and cannot be read: {error}"),
+        ),
+    }
+}
+
 /// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation goes on whatever comes
 /// of it; what is to be told on the subject is the answer.
 pub(crate) async fn write(
@@ -94,19 +154,11 @@ pub(crate) async fn write(
         return None;
     }
     let name = name(&spec.subject.name, spec.operation, (&spec.subject.uid, key));
-    let outcome = match object(namespace, &name, fitted(spec)) {
-        Ok(object) => {
-            let created = context.cluster.create_object(&resource(), &object, MANAGER, false).await;
-            created.map(drop).map_err(|error| (classified(&error), error.to_string()))
-        }
-        Err(text) => Err((AuditOutcome::Failed, text)),
+    let Creation { outcome, text, is_displaced } = match object(namespace, &name, fitted(spec)) {
+        Ok(object) => create(context, &object).await,
+        Err(text) => Creation::plain(AuditOutcome::Failed, text),
     };
     let told = context.shared::<Told>();
-    let (outcome, text) = match outcome {
-        Ok(()) => (AuditOutcome::Written, None),
-        Err((AuditOutcome::Exists, _)) => (AuditOutcome::Exists, None),
-        Err((outcome, text)) => (outcome, Some(text)),
-    };
     context.metrics.audited(outcome);
     match outcome {
         AuditOutcome::Written | AuditOutcome::Exists => {
@@ -125,9 +177,9 @@ pub(crate) async fn write(
             None
         }
         AuditOutcome::Failed => {
-            let text = text.unwrap_or_default();
-            // The same refusal names another object each time.
-            if !told.is_new(Some(&text.replace(&name, ""))) {
+            // The same refusal names another object each time. One whose name was taken is always told: what it was to say
+            // is nowhere else.
+            if !is_displaced && !told.is_new(Some(&text.replace(&name, ""))) {
                 return None;
             }
             tracing::error!(
@@ -150,11 +202,9 @@ pub(crate) async fn write(
 
 fn classified(error: &ClusterError) -> AuditOutcome {
     let is_there = error.code() == Some(409) && !error.is_conflict();
-    let is_terminating =
-        error.code() == Some(403) && error.to_string().contains("being terminated");
     match error {
         _ if is_there => AuditOutcome::Exists,
-        _ if is_terminating => AuditOutcome::Terminating,
+        _ if error.is_of_terminating_namespace() => AuditOutcome::Terminating,
         _ if error.is_unserved() => AuditOutcome::NotInstalled,
         _ => AuditOutcome::Failed,
     }

@@ -9,10 +9,10 @@ mod owner;
 mod pause;
 pub(super) mod report;
 mod requires;
-pub(super) mod status;
+pub(crate) mod status;
 mod template;
 pub(crate) mod values;
-pub(super) mod wish;
+pub(crate) mod wish;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
 }
 
 /// What is done to the documents of a release before they are applied.
-fn post_renderers(object: &HelmRelease, strategy: Strategy) -> PostRenderers {
+pub(crate) fn post_renderers(object: &HelmRelease, strategy: Strategy) -> PostRenderers {
     let spec = &object.spec;
     let (renderers, common) = (&spec.post_renderers, spec.common_metadata.as_ref());
     PostRenderers::of(renderers, common, origin(object), strategy)
@@ -254,8 +254,10 @@ impl Session {
         object: &Arc<HelmRelease>,
         target: &Arc<Target>,
     ) -> Result<Result<(), Rest>, ClusterError> {
-        let own = wish::target(object).namespace;
-        let required = match requires::of(object.annotations().get(requires::REQUIRES), &own) {
+        let annotation = object.annotations().get(requires::REQUIRES);
+        let (own, storage) = (&self.node.namespace, wish::target(object).storage_namespace);
+        let is_blocked = self.context.settings.no_cross_namespace_refs;
+        let required = match requires::of(annotation, (own, &storage), is_blocked) {
             Ok(required) if required.is_empty() => return Ok(Ok(())),
             Ok(required) => required,
             Err(rest) => return Ok(Err(rest)),

@@ -4,19 +4,19 @@
 //! not go on (`pause`), looking and writing (`world`), deletion (`finalize`).
 
 mod audit;
-pub(super) mod bases;
+pub(crate) mod bases;
 mod build;
 mod decryption;
 mod finalize;
 mod generated;
-mod inputs;
+pub(crate) mod inputs;
 mod manifests;
 mod pause;
 mod report;
 pub(super) mod resolve;
 mod retry;
 mod substitution;
-mod wish;
+pub(crate) mod wish;
 mod world;
 
 use std::collections::BTreeMap;
@@ -48,12 +48,12 @@ use super::kind::Controlled;
 use super::object_watcher::Ownership;
 use super::reference::References;
 use super::target::Target;
-use super::{applier, artifact, marks, progress, window};
+use super::{applier, artifact, hold, marks, progress, window};
 use crate::cluster::ClusterError;
 use crate::events::Event;
 
 /// Field manager of what Kustomizations apply.
-const MANAGER: &str = <Kustomization as Controlled>::CONTROLLER;
+pub(crate) const MANAGER: &str = <Kustomization as Controlled>::CONTROLLER;
 
 /// The marks on the objects of a Kustomization.
 pub(super) const OWNERSHIP: Ownership = Ownership {
@@ -207,8 +207,26 @@ impl Applied for Kustomization {
         own.contests = Arc::default();
     }
 
+    /// An attempt that waits is audited when its object is suspended; when a window closes, it goes on.
+    async fn is_under_way(session: &Session, object: &Arc<Self>) -> Result<bool, ClusterError> {
+        let is_suspended = hold::is_suspended(&**object, session.began);
+        Ok(is_suspended && session.memory().attempts.has_open())
+    }
+
     async fn pending(session: &Session, object: &Arc<Self>) -> Pending {
-        session.pending(object).await
+        let pending = session.pending(object).await;
+        // Something else is next, and no window is open for it.
+        if matches!(pending, Pending::Change(_)) {
+            session
+                .audit_stopped(object, |_| false, "another revision or spec waits for a window")
+                .await;
+        }
+        pending
+    }
+
+    async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {
+        session.audit_stopped(object, |_| false, "the Kustomization is suspended").await;
+        session.rest_suspended(object).await
     }
 
     fn where_stopped(&self) -> String {
@@ -220,7 +238,7 @@ impl Applied for Kustomization {
         object: &Self,
         references: &mut References,
     ) -> Result<Inputs, Rest> {
-        Inputs::read(context, object, references).await
+        Inputs::read(&context.settings, object, references).await
     }
 
     async fn reconcile(
@@ -297,6 +315,8 @@ impl Session {
         artifact: &Artifact,
     ) -> Ended {
         let revision = &artifact.revision;
+        let generation = object.meta().generation.unwrap_or_default();
+        self.audit_superseded(object, (generation, revision)).await;
         if let Some(rest) = self.gate(object, facts, revision).await {
             return early(object, revision, rest);
         }

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use crds::release::{AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, ReleaseAudit};
-use e2e::harness::flux::{SOON, condition};
+use crds::release::{
+    AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, AuditState, ReleaseAudit,
+};
+use e2e::harness::flux::{self, SOON, condition};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::{CONFIG, Charts, hook};
 use e2e::harness::release_audits::{audits, await_audits};
@@ -12,6 +14,7 @@ use e2e::harness::{Story, Target};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name }}-secret}\n\
     stringData:\n  {{ .Values.key | default \"k\" }}: {{ .Values.password | default \"none\" | quote }}\n";
@@ -75,9 +78,7 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     ensure!(upgrade.causes[0].type_ == AuditCauseKind::Source, "{:?}", upgrade.causes);
     ensure!(upgrade.changes.objects[0].kind == "ConfigMap", "{:?}", upgrade.changes);
     ensure!(upgrade.changes.objects[0].fields == ["/data/chart"], "{:?}", upgrade.changes);
-    let versions = |of: &Option<crds::release::AuditState>| {
-        of.as_ref().and_then(|it| it.chart_version.clone())
-    };
+    let versions = |of: &Option<AuditState>| of.as_ref().and_then(|it| it.chart_version.clone());
     let (from, to) = (versions(&upgrade.from), versions(&upgrade.to));
     ensure!(from.as_deref() == Some("1.0.0") && to.as_deref() == Some("1.1.0"), "{from:?} {to:?}");
 
@@ -196,6 +197,90 @@ async fn revisions_of_a_kustomization_are_audited_where_they_change_something() 
         removed.operation == AuditOperation::Delete && removed.changes.removed == 1,
         "{removed:?}"
     );
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_audit() -> Result<()>
+{
+    let story = Story::with_windlass("audit-stopped").await?;
+    let web = ("web.yaml", deployment("web", Pods::Unready));
+    let upstream = story.follow("apps", &[("a.yaml", config_map("a", "one")), web]).await?;
+    let spec = json!({"wait": true, "timeout": "10m"});
+    story.kustomization("apps", "apps", spec).await?;
+    let apps = Target::kustomization("apps");
+    let first = flux::revision(&upstream.repository.hash("main")?);
+    story.await_waiting("apps", &first).await?;
+    ensure!(audits(&story).await?.is_empty(), "it waits");
+
+    // Another revision, before this one is healthy.
+    let second = upstream.push(&[("a.yaml", config_map("a", "two"))]).await?;
+    story.await_waiting("apps", &second).await?;
+    let audit = await_audits(&story, 1).await?.remove(0).spec;
+    ensure!(audit.operation == AuditOperation::Apply, "{audit:?}");
+    ensure!(audit.outcome == AuditOutcome::Stopped && audit.changes.partial, "{audit:?}");
+    ensure!(audit.changes.added == 2, "{:?}", audit.changes);
+    let revision = |of: &Option<AuditState>| of.as_ref().and_then(|it| it.revision.clone());
+    ensure!(revision(&audit.to).as_deref() == Some(&*first), "{:?}", audit.to);
+    let text = audit.message.unwrap_or_default();
+    ensure!(text.contains("superseded by") && text.contains(&second), "{text}");
+
+    // A suspension.
+    story.merge(&apps, json!({"spec": {"suspend": true}})).await?;
+    let audit = await_audits(&story, 2).await?.remove(1).spec;
+    ensure!(audit.outcome == AuditOutcome::Stopped, "{audit:?}");
+    ensure!(audit.changes.changed == 1 && audit.changes.added == 0, "{:?}", audit.changes);
+    ensure!(revision(&audit.to).as_deref() == Some(&*second), "{:?}", audit.to);
+    let text = audit.message.unwrap_or_default();
+    ensure!(text.contains("suspended"), "{text}");
+
+    // And the deletion, with an audit of its own.
+    story.merge(&apps, json!({"spec": {"suspend": false}})).await?;
+    let third = upstream.push(&[("a.yaml", config_map("a", "three"))]).await?;
+    story.await_waiting("apps", &third).await?;
+    story.delete(&apps).await?;
+    story.await_gone(&apps, SOON).await?;
+    let all = await_audits(&story, 4).await?;
+    let (stopped, deleted) = (&all[2].spec, &all[3].spec);
+    ensure!(stopped.outcome == AuditOutcome::Stopped, "{stopped:?}");
+    ensure!(revision(&stopped.to).as_deref() == Some(&*third), "{:?}", stopped.to);
+    let text = stopped.message.as_deref().unwrap_or_default();
+    ensure!(text.contains("is being deleted"), "{text}");
+    ensure!(deleted.operation == AuditOperation::Delete, "{deleted:?}");
+    ensure!(deleted.outcome == AuditOutcome::Succeeded, "{deleted:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
+    let story = Story::with_windlass("audit-forged").await?;
+    let _upstream = story.follow("apps", &[("a.yaml", config_map("a", "one"))]).await?;
+    story.kustomization("apps", "apps", json!({})).await?;
+    let apps = Target::kustomization("apps");
+    story.await_ready(&apps).await?;
+    await_audits(&story, 1).await?;
+    // What names the audit of its removal can be read in its status.
+    let object = story.expect(&apps).await?;
+    let (uid, last) = (object.metadata.uid, &object.data["status"]["history"][0]);
+    let text = |key: &str| last[key].as_str().unwrap_or_default().to_owned();
+    let at: jiff::Timestamp = text("lastReconciled").parse()?;
+    let key = format!(
+        "{}\ndelete after {} {at} {}",
+        uid.context("it has a uid")?,
+        text("digest"),
+        last["totalReconciliations"]
+    );
+    let digest = Sha256::digest(key);
+    let digits: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = format!("apps-delete-{digits}");
+    let api = Api::<ReleaseAudit>::namespaced(story.client.clone(), &story.namespace);
+    let forged = ReleaseAudit::new(&name, Default::default());
+    api.create(&PostParams::default(), &forged).await?;
+    story.delete(&apps).await?;
+    story.await_gone(&apps, SOON).await?;
+    story.await_event("Kustomization", "apps", &name).await?;
+    let events = story.events("Kustomization", "apps").await?;
+    ensure!(events.iter().any(|it| it.starts_with("Warning AuditFailed")), "{events:?}");
     story.end().await
 }
 

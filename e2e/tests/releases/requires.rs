@@ -3,17 +3,19 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, Target};
 use kube::api::DynamicObject;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
-    let story = Story::begin("release-requires").await?;
-    let _windlass = Windlass::start_for(&story, &["--requeue-dependency=1s"]).await?;
+    let story = Story::with_windlass("release-requires").await?;
+    let other = Story::with_windlass("release-requires-target").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.5.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let app = charts.release("app", json!({"suspend": true})).await?;
+    // Its records and those of what it requires are in its own namespace, wherever its objects are.
+    let spec = json!({"suspend": true, "targetNamespace": other.namespace, "releaseName": "app"});
+    let app = charts.release("app", spec).await?;
     let requires = json!({"metadata": {"annotations": {"release.windlass.dev/requires": "db >=1.5.0"}},
         "spec": {"suspend": false}});
     story.merge(&app, requires).await?;
@@ -25,18 +27,22 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
                 && ready["message"].as_str().is_some_and(|it| it.contains(&text))
         }
     };
-    let text = format!("release {}/db is not deployed", story.namespace);
+    let text = format!("no records of release db in storage namespace {}", story.namespace);
     story.await_object(&app, SOON, is_told(&text)).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(other.read(&Target::config_map("app-config")).await?.is_none());
     ensure!(story.history("app").is_err(), "nothing is stored");
     // The helm program installs it.
     let chart = tempfile::tempdir()?;
     std::fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: db\nversion: 1.4.0\n")?;
     let folder = chart.path().display().to_string();
     story.helm_says(&["install", "db", &folder])?;
+    story.request(&app).await?;
     story.await_object(&app, SOON, is_told("has version 1.4.0 of its chart")).await?;
     std::fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: db\nversion: 1.6.0\n")?;
     story.helm_says(&["upgrade", "db", &folder])?;
+    story.request(&app).await?;
     story.await_revision(&app, 1).await?;
+    other.expect(&Target::config_map("app-config")).await?;
+    other.end().await?;
     story.end().await
 }

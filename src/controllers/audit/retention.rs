@@ -97,14 +97,36 @@ async fn sweep(context: &Context) -> Result<(), ClusterError> {
     }
     let oldest = jiff::Timestamp::now().saturating_sub(settings.audit_retention_ttl);
     let gone = surplus(all, oldest.unwrap_or(Time::MIN), settings.audit_retention_records);
-    for Kept { namespace, name, uid, .. } in gone {
-        context.cluster.delete(&audits, &namespace, &name, &uid).await?;
+    let (cluster, audits) = (&context.cluster, &audits);
+    let delete = move |Kept { namespace, name, uid, .. }: Kept| async move {
+        cluster.delete(audits, &namespace, &name, &uid).await
+    };
+    delete_all(gone, delete).await
+}
+
+/// Deletes audits one after the other. A refusal keeps none of the others, and is retried with the next sweep; a server
+/// that is busy ends this one.
+///
+/// # Errors
+/// The first refusal.
+async fn delete_all<F>(gone: Vec<Kept>, delete: impl Fn(Kept) -> F) -> Result<(), ClusterError>
+where
+    F: Future<Output = Result<(), ClusterError>>,
+{
+    let mut first = Ok(());
+    for audit in gone {
+        match delete(audit).await {
+            Err(error) if error.is_busy() => return first.and(Err(error)),
+            deleted => first = first.and(deleted),
+        }
     }
-    Ok(())
+    first
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use serde_json::json;
 
@@ -140,6 +162,29 @@ mod tests {
         assert_eq!(gone(50, 10), "d");
         assert_eq!(gone(200, 10), "abcdef");
         assert_eq!(gone(0, 10), "");
+    }
+
+    #[tokio::test]
+    async fn an_audit_that_cannot_be_deleted_keeps_no_other() {
+        let refused = |code: u16, name: &str| {
+            ClusterError::Refused(kube::core::Status::failure(name, "").with_code(code).boxed())
+        };
+        let run = async |code: u16| {
+            let asked = Mutex::new(String::new());
+            let delete = |audit: Kept| {
+                asked.lock().unwrap().push_str(&audit.name);
+                let is_refused = ["b", "c"].contains(&audit.name.as_str());
+                let answer = if is_refused { Err(refused(code, &audit.name)) } else { Ok(()) };
+                std::future::ready(answer)
+            };
+            let gone = ["a", "b", "c", "d"].map(|name| kept("web", name, 0)).into();
+            let error = delete_all(gone, delete).await.unwrap_err().to_string();
+            (asked.into_inner().unwrap(), error)
+        };
+        assert_eq!(run(403).await, ("abcd".to_owned(), "b".to_owned()));
+        assert_eq!(run(409).await, ("abcd".to_owned(), "b".to_owned()));
+        assert_eq!(run(503).await, ("ab".to_owned(), "b".to_owned()), "the server is busy");
+        assert!(delete_all(Vec::new(), |_| std::future::ready(Ok(()))).await.is_ok());
     }
 
     #[test]

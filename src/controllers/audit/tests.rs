@@ -1,6 +1,6 @@
 //! Names, sizes and managers of audits.
 
-use crds::release::{AuditCause, AuditStep};
+use crds::release::{AuditStep, AuditSubject};
 use objects::ObjectId;
 use serde_json::json;
 
@@ -18,6 +18,25 @@ fn an_audit_is_named_by_its_subject_and_its_operation() {
     assert_ne!(web, of("web", "u", "web.v2.0"));
     let long = of(&format!("{}.{}", "a".repeat(39), "b".repeat(200)), "u", "k");
     assert!(long.starts_with(&format!("{}-correctdrift-", "a".repeat(39))), "{long}");
+}
+
+#[test]
+fn an_audit_that_is_there_is_the_same_if_it_is_about_the_same_operation() {
+    let of = |uid: &str, operation: AuditOperation, id: Option<&str>, message: &str| {
+        let subject = AuditSubject { uid: uid.to_owned(), ..AuditSubject::default() };
+        let (id, message) = (id.map(str::to_owned), text(message));
+        let spec =
+            ReleaseAuditSpec { subject, operation, id, message, ..ReleaseAuditSpec::default() };
+        object("n", "a", spec).unwrap()
+    };
+    let ours = of("u", AuditOperation::Delete, None, "");
+    assert!(is_same(&ours, &of("u", AuditOperation::Delete, None, "less is known")));
+    assert!(!is_same(&ours, &of("v", AuditOperation::Delete, None, "")));
+    assert!(!is_same(&ours, &of("u", AuditOperation::Apply, None, "")));
+    assert!(!is_same(&ours, &of("u", AuditOperation::Delete, Some("web.v1.0"), "")));
+    let empty = json!({"apiVersion": ours.api_version(), "kind": "ReleaseAudit",
+        "metadata": {"name": "a", "namespace": "n"}});
+    assert!(!is_same(&ours, &Object::new(empty).unwrap()), "nothing is no audit of it");
 }
 
 #[test]
@@ -100,12 +119,19 @@ fn what_a_refusal_means_is_read_from_it() {
     let refused = |code: u16, reason: &str, message: &str| {
         ClusterError::Refused(kube::core::Status::failure(message, reason).with_code(code).boxed())
     };
-    let terminating = "releaseaudits is forbidden: unable to create new content in namespace n because it is being \
-                       terminated";
+    // As the API server answers in Kubernetes 1.36.
+    let terminating = serde_json::from_value(json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "releaseaudits is forbidden: unable to create new content in namespace n because it is being terminated",
+        "details": {"name": "a", "group": "release.windlass.dev", "kind": "releaseaudits", "causes": [
+            {"reason": "NamespaceTerminating", "message": "namespace n is being terminated", "field": "metadata.namespace"},
+        ]},
+    }));
+    let terminating = ClusterError::Refused(Box::new(terminating.unwrap()));
     for (error, outcome) in [
         (refused(409, "AlreadyExists", "exists"), AuditOutcome::Exists),
         (refused(409, "Conflict", "quota"), AuditOutcome::Failed),
-        (refused(403, "Forbidden", terminating), AuditOutcome::Terminating),
+        (terminating, AuditOutcome::Terminating),
         (refused(403, "Forbidden", "no"), AuditOutcome::Failed),
         (refused(404, "NotFound", "the server could not find it"), AuditOutcome::NotInstalled),
         (refused(500, "InternalError", "mvcc: database space exceeded"), AuditOutcome::Failed),

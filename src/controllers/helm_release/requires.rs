@@ -1,7 +1,8 @@
 //! Releases that a HelmRelease requires (`release.windlass.dev/requires`): each is to be deployed, in a range of versions,
 //! before anything is written.
 //!
-//! They are releases and no HelmReleases, so it does not matter who installed them. They are read as whoever applies.
+//! They are releases and no HelmReleases, so it does not matter who installed them, and nobody sees a cycle of them. They are
+//! read as whoever applies, in the namespaces that have their records.
 //! Elsewhere: what depends on objects (`spec.dependsOn`, `controllers::gate`).
 
 use std::fmt;
@@ -24,6 +25,7 @@ const INVALID: Reason = Reason::new("InvalidRequirement");
 /// A release that has to be there.
 #[derive(Debug)]
 pub(super) struct Required {
+    /// Where its records are.
     namespace: String,
     name: String,
     /// The range as it was written, and what it means.
@@ -36,16 +38,16 @@ impl fmt::Display for Required {
     }
 }
 
-/// Reads the annotation; a release that names no namespace is in `own`.
+/// Reads the annotation; the records of a release that names no namespace are in `storage`.
 ///
 /// # Errors
 /// Which entry cannot be read, and why.
-fn parse(text: &str, own: &str) -> Result<Vec<Required>, String> {
+fn parse(text: &str, storage: &str) -> Result<Vec<Required>, String> {
     let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
     let mut all = Vec::new();
     for entry in entries {
         let (release, range) = entry.split_once(char::is_whitespace).unwrap_or((entry, ""));
-        let (namespace, name) = release.split_once('/').unwrap_or((own, release));
+        let (namespace, name) = release.split_once('/').unwrap_or((storage, release));
         let is_name = |text: &str| {
             let is_plain =
                 |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
@@ -74,7 +76,12 @@ fn parse(text: &str, own: &str) -> Result<Vec<Required>, String> {
 /// What is missing of a required release; `None` if nothing is.
 fn missing(required: &Required, revisions: &Revisions) -> Option<String> {
     let Some(deployed) = revisions.deployed() else {
-        return Some(format!("release {required} is not deployed"));
+        let has_none = revisions.last().is_none() && revisions.unreadable_last().is_none();
+        let Required { namespace, name, .. } = required;
+        return Some(match has_none {
+            true => format!("no records of release {name} in storage namespace {namespace}"),
+            false => format!("release {required} is not deployed"),
+        });
     };
     let (range, constraint) = required.range.as_ref()?;
     let version = deployed.record.metadata().map_or("", |metadata| metadata.version.as_str());
@@ -84,14 +91,30 @@ fn missing(required: &Required, revisions: &Revisions) -> Option<String> {
     })
 }
 
-/// What a HelmRelease requires.
+/// What a HelmRelease in the namespace `own` requires, whose records are in `storage`; `is_blocked` says that it may not be in
+/// other namespaces than `own`.
 ///
 /// # Errors
-/// The annotation cannot be read.
-pub(super) fn of(annotation: Option<&String>, own: &str) -> Result<Vec<Required>, Rest> {
+/// The annotation cannot be read, or names another namespace where that is not allowed.
+pub(super) fn of(
+    annotation: Option<&String>,
+    (own, storage): (&str, &str),
+    is_blocked: bool,
+) -> Result<Vec<Required>, Rest> {
     let Some(text) = annotation else { return Ok(Vec::new()) };
-    parse(text, own)
-        .map_err(|error| Rest::Stalled(INVALID, format!("annotation {REQUIRES}: {error}")))
+    let wrong =
+        |reason, why: String| Rest::Stalled(reason, format!("annotation {REQUIRES}: {why}"));
+    let all = parse(text, storage).map_err(|error| wrong(INVALID, error))?;
+    match all.iter().find(|it| is_blocked && it.namespace != own) {
+        Some(foreign) => Err(wrong(
+            reason::ACCESS_DENIED,
+            format!(
+                "can't access release '{foreign}': cross-namespace references have been blocked by \
+                 --no-cross-namespace-refs; require a release in namespace {own}"
+            ),
+        )),
+        None => Ok(all),
+    }
 }
 
 /// Checks that all that is required is there; names what is missing.
@@ -169,6 +192,26 @@ mod tests {
     }
 
     #[test]
+    fn under_lockdown_only_releases_of_the_own_namespace_are_required() {
+        let read = |text: &str, storage: &str, is_blocked: bool| {
+            of(Some(&text.to_owned()), ("apps", storage), is_blocked).map(|all| all.len())
+        };
+        let denied = |text: &str, storage: &str| match read(text, storage, true) {
+            Err(Rest::Stalled(reason, text)) if reason == reason::ACCESS_DENIED => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(read("db; apps/web", "apps", true).unwrap(), 2);
+        assert_eq!(read("db; data/web", "data", false).unwrap(), 2);
+        assert_eq!(of(None, ("apps", "apps"), true).unwrap().len(), 0);
+        let text = denied("db; data/web >1", "apps");
+        assert!(text.contains("annotation release.windlass.dev/requires: can't access"), "{text}");
+        assert!(text.contains("'data/web'") && text.contains("namespace apps"), "{text}");
+        // Nor by records that are elsewhere.
+        assert!(denied("db", "data").contains("'data/db'"));
+        assert!(matches!(read("DB", "apps", true), Err(Rest::Stalled(INVALID, _))));
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let required = &parse("db >=2.0.0", "data").unwrap()[0];
         assert_eq!(missing(required, &revisions("2.1.0", Status::Deployed)), None);
@@ -179,7 +222,8 @@ mod tests {
         );
         let text = missing(required, &revisions("2.1.0", Status::Failed)).unwrap();
         assert_eq!(text, "release data/db is not deployed");
-        assert!(missing(required, &Revisions::default()).is_some());
+        let text = missing(required, &Revisions::default()).unwrap();
+        assert_eq!(text, "no records of release db in storage namespace data");
         let any = &parse("db", "data").unwrap()[0];
         assert_eq!(missing(any, &revisions("odd", Status::Deployed)), None);
     }

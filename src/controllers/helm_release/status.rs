@@ -15,7 +15,7 @@ use crate::controllers::record::{conditions_of, status_of, through};
 pub(in crate::controllers) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
 
 /// What decisions read of a status.
-pub(in crate::controllers) fn read(object: &HelmRelease) -> Status {
+pub(crate) fn read(object: &HelmRelease) -> Status {
     let status = status_of(object);
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);

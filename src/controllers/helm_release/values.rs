@@ -27,7 +27,7 @@ pub(crate) struct Values {
     /// Of the map, as the history holds it: `sha256:…`.
     pub(in crate::controllers) digest: String,
     /// Strings of Secrets, which must not be told.
-    pub(in crate::controllers) secrets: Masking,
+    pub(crate) secrets: Masking,
     /// The versions of what `valuesFrom` names, by `Kind/namespace/name`.
     pub(in crate::controllers) versions: BTreeMap<String, String>,
 }
@@ -38,7 +38,7 @@ pub(crate) type Objects = BTreeMap<(ConfigKind, String), Result<Option<Data>, Cl
 /// Reads what `valuesFrom` names and puts the values together.
 ///
 /// All that is named is among the references afterwards, also if something is missing: its creation wakes the object.
-pub(in crate::controllers) async fn read(
+pub(crate) async fn read(
     object: &HelmRelease,
     references: &mut References,
 ) -> Result<Values, Rest> {

@@ -134,7 +134,7 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
 }
 
 /// Where the release is and what it is called, as the spec says.
-pub(in crate::controllers) fn target(object: &HelmRelease) -> Target {
+pub(crate) fn target(object: &HelmRelease) -> Target {
     let spec = &object.spec;
     let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
     let text = |given: &Option<String>| given.clone().unwrap_or_default();

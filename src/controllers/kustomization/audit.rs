@@ -1,7 +1,8 @@
 //! Audits of a Kustomization: one for each attempt at a revision that changed something, one for corrections of drift, one
 //! for its removal.
 //!
-//! An attempt may take several runs, because it waits for health; what they change is collected until it ends.
+//! An attempt may take several runs, because it waits for health; what they change is collected until it ends. It is stopped
+//! by another revision or spec, a suspension, or the deletion.
 //! A process that begins with a revision of which the status tells no end cannot know what another process has changed before
 //! it: there is an audit in any case, and it is partial if nothing or less is left to change.
 //!
@@ -44,10 +45,22 @@ struct Attempt {
     from: Option<AuditState>,
     began: Time,
     changes: Vec<Change>,
+    /// What its build had from Secrets.
+    secrets: Masking,
     /// Whether another process may have begun it.
     may_be_taken_over: bool,
     /// Whether the status says so.
     is_taken_over: bool,
+}
+
+impl Attempt {
+    /// What names its audit. What was stopped may be attempted once more before the status tells of an end.
+    fn key(&self, outcome: AuditOutcome) -> String {
+        match outcome {
+            AuditOutcome::Stopped => format!("{} stopped {}", self.key, self.began),
+            AuditOutcome::Succeeded | AuditOutcome::Failed => self.key.clone(),
+        }
+    }
 }
 
 /// What an audit says of an attempt besides what it changed.
@@ -138,13 +151,37 @@ fn outcome(rest: &Rest) -> AuditOutcome {
     }
 }
 
+/// What supersedes an attempt.
+fn successor(generation: i64, revision: &str) -> String {
+    format!("superseded by revision {revision} with generation {generation} of the spec")
+}
+
+/// How a run that came to its end is told.
+fn told(rest: &Rest) -> (AuditOutcome, Option<String>) {
+    let outcome = outcome(rest);
+    (outcome, (outcome != AuditOutcome::Succeeded).then(|| rest.text().to_owned()))
+}
+
 impl Attempts {
+    /// Whether an attempt waits for its end.
+    pub(super) fn has_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Ends the attempt at a revision that is open, unless it goes on; nothing if there is nothing to tell of it.
+    fn stop(&mut self, goes_on: impl Fn(&Judged) -> bool) -> Option<Attempt> {
+        let over = self.open.take_if(|open| open.of.as_ref().is_some_and(|of| !goes_on(of)))?;
+        (!over.changes.is_empty() || over.is_taken_over).then_some(over)
+    }
+
     /// Adds what a run changed to the attempt that is open, or to a new one, which ends unless the run waits for something.
+    /// An open one that is about something else was stopped before.
     fn take(
         &mut self,
         object: &Kustomization,
         judged: Option<&Judged>,
         (changes, rest, began): (Vec<Change>, &Rest, Time),
+        secrets: &Masking,
     ) -> Option<Attempt> {
         let same = self.open.take().filter(|open| open.of.as_ref() == judged);
         let revision = judged.map_or("", |it| it.revision.as_str());
@@ -160,12 +197,14 @@ impl Attempts {
             from: applied(object),
             began,
             changes: Vec::new(),
+            secrets: Masking::default(),
             may_be_taken_over: !self.has_any && applied_revision(object) != Some(revision),
             is_taken_over: !self.has_any && is_under_way(object, revision),
         };
         let mut attempt = same.unwrap_or_else(new);
         self.has_any = true;
         attempt.changes.extend(changes);
+        attempt.secrets = secrets.clone();
         if matches!(rest, Rest::Running(..)) {
             self.open = Some(attempt);
             return None;
@@ -191,24 +230,41 @@ impl Session {
         if !self.context.settings.release_audits {
             return;
         }
+        let Judged { generation, revision, .. } = about.judged;
+        let why = successor(*generation, revision);
+        self.audit_stopped(object, |of| of == about.judged, &why).await;
         if about.is_correction {
             return self.audit_correction(object, ended, changes, about).await;
         }
         let came = (changes, &ended.rest, self.began);
-        let attempt = self.memory().attempts.take(object, Some(about.judged), came);
-        let Some(attempt) = attempt else { return };
-        let to = AuditState {
-            revision: text(about.judged.revision.clone()),
-            digest: text(about.judged.digest.clone()),
-            ..AuditState::default()
-        };
-        self.write_attempt(
-            object,
-            attempt,
-            (AuditOperation::Apply, Some(to)),
-            (ended, about.secrets),
-        )
-        .await;
+        let attempt = self.memory().attempts.take(object, Some(about.judged), came, about.secrets);
+        if let Some(attempt) = attempt {
+            self.write_attempt(object, attempt, told(&ended.rest)).await;
+        }
+    }
+
+    /// Writes the audit of the attempt that is open, if it goes on no more since this revision and spec are there.
+    pub(super) async fn audit_superseded(
+        &self,
+        object: &Kustomization,
+        (generation, revision): (i64, &str),
+    ) {
+        let goes_on = |of: &Judged| of.generation == generation && of.revision == revision;
+        self.audit_stopped(object, goes_on, &successor(generation, revision)).await;
+    }
+
+    /// Writes the audit of the attempt at a revision that is open, unless it goes on.
+    pub(super) async fn audit_stopped(
+        &self,
+        object: &Kustomization,
+        goes_on: impl Fn(&Judged) -> bool + Send,
+        why: &str,
+    ) {
+        let over = self.memory().attempts.stop(goes_on);
+        if let Some(attempt) = over {
+            let message = format!("stopped while waiting: {why}");
+            self.write_attempt(object, attempt, (AuditOutcome::Stopped, Some(message))).await;
+        }
     }
 
     /// Writes the audit of a removal that came to its end.
@@ -222,10 +278,9 @@ impl Session {
             return;
         }
         let came = (changes, &ended.rest, self.began);
-        let attempt = self.memory().attempts.take(object, None, came);
+        let attempt = self.memory().attempts.take(object, None, came, &Masking::default());
         if let Some(attempt) = attempt {
-            let what = (AuditOperation::Delete, None);
-            self.write_attempt(object, attempt, what, (ended, &Masking::default())).await;
+            self.write_attempt(object, attempt, told(&ended.rest)).await;
         }
     }
 
@@ -233,26 +288,40 @@ impl Session {
         &self,
         object: &Kustomization,
         attempt: Attempt,
-        (operation, to): (AuditOperation, Option<AuditState>),
-        (ended, secrets): (&Ended, &Masking),
+        (outcome, message): (AuditOutcome, Option<String>),
     ) {
-        let (outcome, now) = (outcome(&ended.rest), jiff::Timestamp::now());
-        let partial = attempt.is_taken_over || outcome != AuditOutcome::Succeeded;
+        let now = jiff::Timestamp::now();
+        let key = attempt.key(outcome);
+        let Attempt { of, causes, from, began, changes, secrets, is_taken_over, .. } = attempt;
+        let partial = is_taken_over || outcome != AuditOutcome::Succeeded;
+        let mut subject = subject(object);
+        let (operation, to) = match of {
+            Some(Judged { generation, digest, revision }) => {
+                // The spec may be another by now.
+                subject.generation = generation;
+                let (revision, digest) = (text(revision), text(digest));
+                (
+                    AuditOperation::Apply,
+                    Some(AuditState { revision, digest, ..AuditState::default() }),
+                )
+            }
+            None => (AuditOperation::Delete, None),
+        };
         let spec = ReleaseAuditSpec {
-            subject: subject(object),
+            subject,
             operation,
-            causes: attempt.causes,
-            from: attempt.from,
+            causes,
+            from,
             to,
-            changes: listed(attempt.changes, partial, secrets),
+            changes: listed(changes, partial, &secrets),
             outcome,
-            message: (outcome != AuditOutcome::Succeeded).then(|| ended.rest.text().to_owned()),
-            started: when(attempt.began),
+            message,
+            started: when(began),
             ended: when(now),
-            duration: took(attempt.began, now),
+            duration: took(began, now),
             ..ReleaseAuditSpec::default()
         };
-        self.write_audit(object, &attempt.key, spec).await;
+        self.write_audit(object, &key, spec).await;
     }
 
     async fn audit_correction(
@@ -349,7 +418,8 @@ mod tests {
         let (object, to) = (object("True", "main@sha1:1"), judged("main@sha1:2"));
         let mut attempts = Attempts::default();
         let mut run = |changes: Vec<Change>, rest: Rest| {
-            let ended = attempts.take(&object, Some(&to), (changes, &rest, Time::UNIX_EPOCH));
+            let came = (changes, &rest, Time::UNIX_EPOCH);
+            let ended = attempts.take(&object, Some(&to), came, &Masking::default());
             ended.map(|it| (it.changes.len(), it.is_taken_over, it.key))
         };
         assert!(run(vec![change("a")], waits()).is_none());
@@ -361,11 +431,50 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_with_which_nobody_goes_on_was_stopped() {
+        let object = object("True", "main@sha1:1");
+        let (first, second) = (judged("main@sha1:2"), judged("main@sha1:3"));
+        let mut attempts = Attempts::default();
+        let waiting = |attempts: &mut Attempts, of: &Judged, changes: Vec<Change>| {
+            let came = (changes, &waits(), Time::UNIX_EPOCH);
+            assert!(attempts.take(&object, Some(of), came, &Masking::default()).is_none());
+        };
+        assert!(attempts.stop(|_| false).is_none(), "nothing is open");
+        waiting(&mut attempts, &first, vec![change("a"), change("b")]);
+        assert!(attempts.stop(|of| *of == first).is_none() && attempts.has_open(), "it goes on");
+        let stopped = attempts.stop(|of| *of == second).unwrap();
+        assert_eq!((stopped.of.as_ref(), stopped.changes.len()), (Some(&first), 2));
+        let names = [AuditOutcome::Stopped, AuditOutcome::Succeeded].map(|it| stopped.key(it));
+        assert_ne!(names[0], names[1], "the same revision may be attempted again");
+        assert!(!attempts.has_open());
+        // The next one has its own changes, and one without any is no operation.
+        waiting(&mut attempts, &second, vec![change("c")]);
+        let stopped = attempts.stop(|_| false).unwrap();
+        assert_eq!((stopped.of.as_ref(), stopped.changes.len()), (Some(&second), 1));
+        waiting(&mut attempts, &first, Vec::new());
+        assert!(attempts.stop(|_| false).is_none() && !attempts.has_open());
+    }
+
+    #[test]
+    fn what_another_process_began_and_nobody_goes_on_with_has_an_audit() {
+        let (object, to) = (object("Unknown", "main@sha1:2"), judged("main@sha1:2"));
+        let mut attempts = Attempts::default();
+        let came = (Vec::new(), &waits(), Time::UNIX_EPOCH);
+        assert!(attempts.take(&object, Some(&to), came, &Masking::default()).is_none());
+        assert!(attempts.stop(|_| false).is_some_and(|it| it.is_taken_over));
+        // A removal goes on until it is done.
+        let came = (vec![change("a")], &waits(), Time::UNIX_EPOCH);
+        assert!(attempts.take(&object, None, came, &Masking::default()).is_none());
+        assert!(attempts.stop(|_| false).is_none() && attempts.has_open());
+    }
+
+    #[test]
     fn an_attempt_that_another_process_began_has_an_audit() {
         let to = judged("main@sha1:2");
         let run = |attempts: &mut Attempts, object: &Kustomization, changes: Vec<Change>| {
             let came = (changes, &settled(), Time::UNIX_EPOCH);
-            attempts.take(object, Some(&to), came).map(|it| it.is_taken_over)
+            let ended = attempts.take(object, Some(&to), came, &Masking::default());
+            ended.map(|it| it.is_taken_over)
         };
         let (told, untold) = (object("Unknown", "main@sha1:2"), object("True", "main@sha1:1"));
         let mut attempts = Attempts::default();
@@ -374,7 +483,8 @@ mod tests {
         assert_eq!(run(&mut Attempts::default(), &untold, Vec::new()), Some(true));
         assert_eq!(run(&mut Attempts::default(), &untold, vec![change("all")]), Some(false));
         let removed = (Vec::new(), &settled(), Time::UNIX_EPOCH);
-        assert!(Attempts::default().take(&untold, None, removed).unwrap().is_taken_over);
+        let removed = Attempts::default().take(&untold, None, removed, &Masking::default());
+        assert!(removed.unwrap().is_taken_over);
     }
 
     #[test]

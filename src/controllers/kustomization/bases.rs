@@ -21,7 +21,7 @@ use crate::time_limit::TimeLimit;
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
 
 /// How bases on other servers are had.
-pub(super) enum Bases {
+pub(crate) enum Bases {
     /// Not at all, for this reason.
     Refused(&'static str),
     /// From the servers themselves.
@@ -29,7 +29,7 @@ pub(super) enum Bases {
 }
 
 /// What fetching takes.
-pub(super) struct Fetched {
+pub(crate) struct Fetched {
     pub(super) git: git::Context,
     pub(super) limits: Limits,
     pub(super) permits: BuildPermits,

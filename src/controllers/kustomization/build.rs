@@ -95,7 +95,7 @@ impl Session {
             tokio::task::spawn_blocking(move || {
                 on_large_stack(|| {
                     let settings = &context.settings;
-                    wish::wish(&object, timeouts, &files, &revision, &beside, bases, settings)
+                    wish::wish(&object, timeouts, &*files, &revision, &beside, bases, settings)
                 })
             })
         };

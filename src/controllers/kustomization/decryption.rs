@@ -14,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 use sops::{Change, Decrypted, Decryptor, Format, Keys, MacPolicy};
 use tree::{Files, Look, RelPath, Trace};
 
-use crate::controllers::context::Context;
 use crate::controllers::reference::References;
+use crate::settings::Settings;
 
 /// Annotation of a Kustomization: with `Require`, the MAC of everything that is decrypted has to be right.
 ///
@@ -43,7 +43,7 @@ fn failed(text: String) -> Rest {
 impl Decryption {
     /// Reads the keys that a spec names; nothing when it asks for no decryption.
     pub(super) async fn read(
-        context: &Context,
+        settings: &Settings,
         object: &Kustomization,
         references: &mut References,
     ) -> Result<Option<Self>, Rest> {
@@ -52,10 +52,10 @@ impl Decryption {
         let mut hash = Sha256::new();
         hash.update(format!("{mac:?}"));
         let own = object.namespace().unwrap_or_default();
-        let global = &context.settings.sops_age_secret;
+        let global = &settings.sops_age_secret;
         let (namespace, name, is_global) = match (&spec.secret_ref, global) {
             (Some(reference), _) => (own, reference.name.clone(), false),
-            (None, Some(name)) => (context.settings.runtime_namespace.clone(), name.clone(), true),
+            (None, Some(name)) => (settings.runtime_namespace.clone(), name.clone(), true),
             (None, None) => {
                 let digest = hex::encode(hash.finalize());
                 return Ok(Some(Self { keys: Keys::default(), mac, digest }));

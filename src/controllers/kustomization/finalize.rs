@@ -21,6 +21,7 @@ impl Session {
         &self,
         object: &Arc<Kustomization>,
     ) -> Result<Leaving<Kustomization>, ClusterError> {
+        self.audit_stopped(object, |_| false, "the Kustomization is being deleted").await;
         let (prune, await_end) = wish::deletion(&object.spec);
         let timeouts = wish::check(&object.spec).unwrap_or(Timeouts {
             interval: AFTER_REFUSAL,

@@ -6,8 +6,8 @@ use reconcile::Rest;
 
 use super::decryption::Decryption;
 use super::substitution::Substitution;
-use crate::controllers::context::Context;
 use crate::controllers::reference::References;
+use crate::settings::Settings;
 
 /// See the module.
 #[derive(Default)]
@@ -18,14 +18,14 @@ pub(crate) struct Inputs {
 
 impl Inputs {
     /// Reads what a spec names.
-    pub(super) async fn read(
-        context: &Context,
+    pub(crate) async fn read(
+        settings: &Settings,
         object: &Kustomization,
         references: &mut References,
     ) -> Result<Self, Rest> {
         // All of it is watched before any of it is missed.
-        let substitution = Substitution::read(context, object, references).await;
-        let decryption = Decryption::read(context, object, references).await;
+        let substitution = Substitution::read(settings, object, references).await;
+        let decryption = Decryption::read(settings, object, references).await;
         Ok(Self { substitution: substitution?, decryption: decryption? })
     }
 

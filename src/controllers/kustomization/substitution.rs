@@ -11,8 +11,8 @@ use reconcile::{Rest, Wake, reason};
 use sha2::{Digest as _, Sha256};
 
 use super::decryption::described;
-use crate::controllers::context::Context;
 use crate::controllers::reference::References;
+use crate::settings::Settings;
 
 /// The label or annotation that leaves an object as it is, when it says `disabled`.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
@@ -33,7 +33,7 @@ pub(crate) struct Substitution {
 impl Substitution {
     /// Reads what a spec names; nothing when it asks for no substitution.
     pub(super) async fn read(
-        context: &Context,
+        settings: &Settings,
         object: &Kustomization,
         references: &mut References,
     ) -> Result<Option<Self>, Rest> {
@@ -63,7 +63,7 @@ impl Substitution {
                 return Err(failed(format!("not found; {advice}")));
             }
         }
-        Ok(Some(gathered.finish(spec, context.settings.strict_substitutions())))
+        Ok(Some(gathered.finish(spec, settings.strict_substitutions())))
     }
 
     /// Puts the variables into an object.

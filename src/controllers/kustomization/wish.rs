@@ -11,7 +11,7 @@ use kube::core::ResourceExt as _;
 use objects::{Masking, Object, ObjectId};
 use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
-use tree::{Recorder, Trace};
+use tree::{Files, Recorder, Trace};
 
 use super::bases::Bases;
 use super::inputs::Inputs;
@@ -37,8 +37,8 @@ pub(crate) struct Timeouts {
 }
 
 /// A built wish, and what it was built from.
-pub(super) struct Wish {
-    pub(super) desired: Arc<Desired>,
+pub(crate) struct Wish {
+    pub(crate) desired: Arc<Desired>,
     /// Names the content of all manifests.
     pub(super) digest: String,
     /// Which files were read.
@@ -48,11 +48,11 @@ pub(super) struct Wish {
     /// Digest of what was used beside files.
     pub(super) inputs: String,
     /// Which fields others may change.
-    pub(super) ignore: Arc<Rules>,
+    pub(crate) ignore: Arc<Rules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
     /// What is put in from Secrets, and what the Secrets among the manifests hold.
-    pub(super) secrets: Masking,
+    pub(crate) secrets: Masking,
 }
 
 impl Wish {
@@ -104,7 +104,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without files and expressions.
-pub(super) fn check(spec: &KustomizationSpec) -> Result<Timeouts, Rest> {
+pub(crate) fn check(spec: &KustomizationSpec) -> Result<Timeouts, Rest> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
@@ -178,10 +178,10 @@ fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
 const PASS: u64 = 100_000;
 
 /// Builds what is declared at a revision.
-pub(super) fn wish(
+pub(crate) fn wish(
     object: &Kustomization,
     timeouts: Timeouts,
-    files: &tree::Memory,
+    files: &dyn Files,
     revision: &str,
     inputs: &Inputs,
     bases: Bases,
@@ -199,7 +199,7 @@ pub(super) fn wish(
 fn built(
     object: &Kustomization,
     timeouts: Timeouts,
-    files: &tree::Memory,
+    files: &dyn Files,
     revision: &str,
     inputs: &Inputs,
     (bases, settings): (Bases, &Settings),
@@ -251,7 +251,7 @@ fn changed(
     loaded: Vec<Object>,
     object: &Kustomization,
     inputs: &Inputs,
-    (files, trace): (&tree::Memory, &Trace),
+    (files, trace): (&dyn Files, &Trace),
     account: &Account,
     secrets: &mut Masking,
 ) -> Result<Vec<Object>, Rest> {
