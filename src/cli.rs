@@ -8,6 +8,7 @@ mod check;
 mod connection;
 mod crd;
 mod describe;
+mod diff;
 mod events;
 mod export;
 mod facts;
@@ -69,6 +70,7 @@ fn command() -> Command {
         declared!("completion", COMPLETION, shell::Completion),
         declared!("crd", CRD, crd::Args),
         declared!("describe", DESCRIBE, describe::Args, describe::EXAMPLES),
+        declared!("diff", DIFF, diff::Args, diff::EXAMPLES),
         declared!("events", EVENTS, events::Args, events::EXAMPLES),
         declared!("export", EXPORT, export::Args, export::EXAMPLES),
         declared!("get", GET, get::Args, get::EXAMPLES),
@@ -106,6 +108,7 @@ const BUNDLE: &str = "Pack a helmfile with all charts that it names into one arc
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const COMPLETION: &str = "Print a script by which a shell completes commands and flags";
 const DESCRIBE: &str = "Describe an object: conditions, sources, what it applied, events";
+const DIFF: &str = "Predict what a folder or chart would change, by field";
 const EVENTS: &str = "Print what happened to objects and their sources";
 const EXPORT: &str = "Print objects as manifests";
 const GET: &str = "Print objects of any kinds in one table";
@@ -174,6 +177,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
             shell::complete(flags(given)?, command()).map(|()| ExitCode::SUCCESS)
         }
         Some(("describe", given)) => describe::run(&flags(given)?),
+        Some(("diff", given)) => diff::run(&flags(given)?),
         Some(("events", given)) => events::run(&flags(given)?),
         Some(("export", given)) => export::run(&flags(given)?),
         Some(("get", given)) => get::run(&flags(given)?),

@@ -4,6 +4,7 @@
 //! engine `cause`), the words of each command (its own tests), commands that install (`tests/installation.rs`).
 
 mod acting;
+mod diff;
 mod grammar;
 mod incidents;
 mod reading;

@@ -1,0 +1,257 @@
+//! What a folder would change that takes the place of a Kustomization's.
+//!
+//! Each object is compared as a run compares it of which nothing is remembered. Elsewhere: building
+//! (`controllers::kustomization::wish`), how a run compares and writes (its `world`), switches and rules (`apply`).
+
+use std::path::Path;
+
+use anyhow::ensure;
+use apply::meta::{Ssa, expires, switches_for_apply};
+use apply::refusal::{describe, may_be_immutable};
+use apply::{Inventory, Manifest, is_owned, switches, take_over};
+use crds::kustomize::Kustomization;
+use futures::stream::{self, StreamExt as _};
+use kube::core::ResourceExt as _;
+use objects::{Object, ObjectId};
+
+use super::change::{Action, Change, Compared, Difference, Planned};
+use super::checkout::Checkout;
+use super::{on_large_stack, references, say_suspended, told};
+use crate::cluster::discovery::Resource;
+use crate::cluster::objects::Mode;
+use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::crd_guard::is_definition;
+use crate::controllers::kustomization::MANAGER;
+use crate::controllers::kustomization::bases::Bases;
+use crate::controllers::kustomization::inputs::Inputs;
+use crate::controllers::kustomization::wish::{self, Wish};
+use crate::settings::Settings;
+
+/// Why bases on other servers are not fetched.
+const NO_BASES: &str = "`windlass diff` does not fetch remote bases";
+
+const TAKEN_OVER: &str =
+    "fields that other tools have set are taken over; those that the manifest lacks go";
+const RECREATED: &str = "an immutable field changes: the object is deleted and created again";
+const EXPIRED: &str =
+    "a Job that was deleted after its end is created again at the interval, or when it changes";
+
+/// Compares a folder with what a Kustomization applied.
+///
+/// # Errors
+/// It cannot be built.
+pub(super) async fn diff(
+    cluster: &Cluster,
+    mut object: Kustomization,
+    folder: &Path,
+    settings: Settings,
+) -> anyhow::Result<Difference> {
+    let spec = &object.spec;
+    ensure!(
+        spec.kube_config.is_none(),
+        "it is applied to the cluster of spec.kubeConfig, which `windlass diff` does not read"
+    );
+    say_suspended(spec.suspend);
+    let timeouts = wish::check(spec).map_err(told)?;
+    let recorded = recorded(&object)?;
+    let inputs = Inputs::read(&settings, &object, &mut references(cluster)).await.map_err(told)?;
+    let (checkout, path) = Checkout::of(folder, spec.path.as_deref().unwrap_or_default())?;
+    object.spec.path = Some(path.as_str().to_owned());
+    let (built, object, settings) = on_large_stack(move || {
+        let bases = Bases::Refused(NO_BASES);
+        let built = wish::wish(&object, timeouts, &checkout, "", &inputs, bases, &settings);
+        (built, object, settings)
+    })
+    .await?;
+    let wish = built.map_err(told)?;
+    let manifests: Vec<&Manifest> =
+        wish.desired.stages.iter().flat_map(|stage| &stage.objects).collect();
+    ensure!(
+        !manifests.is_empty() || recorded.is_empty() || wish.desired.empty_is_intended,
+        "the build has no objects, and windlass does not delete the {} in the inventory for that",
+        recorded.len()
+    );
+    let planned = Planned::of(manifests.iter().map(|manifest| &manifest.object));
+    let comparison =
+        Comparison { cluster, object: &object, wish: &wish, settings: &settings, planned };
+    let width = usize::from(settings.concurrent_ssa);
+    let mut difference = Difference::default();
+    let compared: Vec<_> = manifests.iter().map(|it| comparison.compare(it)).collect();
+    let compared: Vec<_> = stream::iter(compared).buffered(width).collect().await;
+    compared.into_iter().for_each(|it| difference.add(it));
+    if object.spec.prune {
+        let wanted: Inventory =
+            manifests.iter().map(|it| (it.id.clone(), it.object.gvk().version)).collect();
+        let stale = recorded.minus(&wanted);
+        let removed: Vec<_> = stale.into_iter().map(|it| comparison.removed(it)).collect();
+        let removed: Vec<_> = stream::iter(removed).buffered(width).collect().await;
+        removed.into_iter().flatten().for_each(|it| difference.add(it));
+    }
+    Ok(difference)
+}
+
+/// What the Kustomization has applied.
+fn recorded(object: &Kustomization) -> anyhow::Result<Inventory> {
+    let entries = object.status.as_ref().and_then(|status| status.inventory.as_ref());
+    let entries = entries.into_iter().flat_map(|it| &it.entries);
+    let entries: Vec<_> = entries.map(|it| (it.id.clone(), it.version.clone())).collect();
+    let (recorded, unreadable) = Inventory::from_entries(&entries);
+    ensure!(
+        unreadable.is_empty(),
+        "status.inventory has invalid entries: {}; correct or remove them",
+        unreadable.join(", ")
+    );
+    Ok(recorded)
+}
+
+/// What objects are compared with, and by which rules.
+struct Comparison<'c> {
+    cluster: &'c Cluster,
+    object: &'c Kustomization,
+    wish: &'c Wish,
+    settings: &'c Settings,
+    planned: Planned,
+}
+
+impl Comparison<'_> {
+    /// How an object would change; the error is why nobody knows.
+    async fn compare(&self, manifest: &Manifest) -> Result<Compared, String> {
+        let Manifest { id, object, .. } = manifest;
+        let created = |note| Compared::Changes(Change::of(Action::Created, object).noted(note));
+        let resource = match self.cluster.resource(&object.gvk()).await {
+            Ok(resource) => resource,
+            Err(ClusterError::NoSuchKind { .. }) if self.planned.has_kind_of(object) => {
+                return Ok(created(None));
+            }
+            Err(error) => return Err(self.refused(id, &error)),
+        };
+        if resource.namespaced == id.namespace.is_empty() {
+            let text = match resource.namespaced {
+                true => "namespace not specified: set metadata.namespace or spec.targetNamespace",
+                false => "is cluster-scoped and has a namespace; remove metadata.namespace",
+            };
+            return Err(format!("{} {text}", id.subject()));
+        }
+        if switches_for_apply(object, None).skips_apply(false) {
+            return Ok(Compared::Skipped);
+        }
+        let live = self.cluster.get(&resource, &id.namespace, &id.name).await;
+        let live = live.map_err(|error| self.refused(id, &error))?;
+        if switches_for_apply(object, live.as_ref()).skips_apply(live.is_some()) {
+            return Ok(Compared::Skipped);
+        }
+        match (self.try_to_apply(&resource, object).await, live) {
+            (Ok(_), None) => {
+                let is_known = self.was_applied(id) && expires(object);
+                Ok(created(is_known.then_some(EXPIRED)))
+            }
+            (Ok(dry), Some(live)) => self.changed(manifest, &resource, live, dry).await,
+            (Err(error), None) if self.comes_later(id, &error) => Ok(created(None)),
+            (Err(error), live) => self.recreated(manifest, &resource, live, &error).await,
+        }
+    }
+
+    async fn try_to_apply(
+        &self,
+        resource: &Resource,
+        object: &Object,
+    ) -> Result<Object, ClusterError> {
+        self.cluster.apply(resource, object, MANAGER, Mode::DryRun).await
+    }
+
+    fn was_applied(&self, id: &ObjectId) -> bool {
+        recorded(self.object).is_ok_and(|recorded| recorded.contains(id))
+    }
+
+    /// Whether what is missing is the namespace, and that is among the manifests.
+    fn comes_later(&self, id: &ObjectId, error: &ClusterError) -> bool {
+        error.is_not_found() && self.planned.namespaces.contains(&id.namespace)
+    }
+
+    async fn changed(
+        &self,
+        manifest: &Manifest,
+        resource: &Resource,
+        live: Object,
+        dry: Object,
+    ) -> Result<Compared, String> {
+        let Manifest { id, object, .. } = manifest;
+        let is_foreign = switches_for_apply(object, Some(&live)).ssa != Ssa::Merge
+            && take_over(&live, MANAGER, &self.settings.override_manager).is_some();
+        let rules = &self.wish.ignore;
+        if !is_foreign && !rules.have_drifted(&live, &dry) {
+            return Ok(Compared::Same);
+        }
+        let dry = match rules.leave_alone(object) {
+            true => dry,
+            false => {
+                let payload = rules.payload(object, &live, MANAGER);
+                let dry = self.try_to_apply(resource, &payload).await;
+                dry.map_err(|error| self.refused(id, &error))?
+            }
+        };
+        let change = Change::between(&live, &dry, &self.wish.secrets);
+        Ok(Compared::Changes(change.noted(is_foreign.then_some(TAKEN_OVER))))
+    }
+
+    /// A dry-run that was refused: the object is recreated if that was asked for and would help.
+    async fn recreated(
+        &self,
+        manifest: &Manifest,
+        resource: &Resource,
+        live: Option<Object>,
+        error: &ClusterError,
+    ) -> Result<Compared, String> {
+        let Manifest { id, object, .. } = manifest;
+        let force = self.object.spec.force || switches_for_apply(object, live.as_ref()).force;
+        let may_be_recreated = force && !is_definition(object);
+        let is_immutable = may_be_immutable(word(error), &error.to_string());
+        let Some(live) = live.filter(|_| may_be_recreated && is_immutable) else {
+            return Err(self.refused(id, error));
+        };
+        // As a run does it: under another name it must be accepted.
+        let mut probe = object.clone();
+        let name = format!("{}-windlass-probe", id.name);
+        let begin = name.char_indices().rev().nth(59).map_or(0, |(at, _)| at);
+        let name = name[begin..].trim_start_matches(['-', '.']);
+        probe.metadata_mut().insert("name".into(), name.into());
+        match self.try_to_apply(resource, &probe).await {
+            Ok(_) => {
+                let change = Change::of(Action::Recreated, &live);
+                Ok(Compared::Changes(change.noted(Some(RECREATED))))
+            }
+            Err(_) => Err(self.refused(id, error)),
+        }
+    }
+
+    /// An object that left the manifests; nothing if it is gone or going.
+    async fn removed(&self, (id, version): (ObjectId, String)) -> Option<Result<Compared, String>> {
+        let live = match self.cluster.get_by_id(&id, &version).await {
+            Ok(live) => live?,
+            Err(error) => return Some(Err(self.refused(&id, &error))),
+        };
+        let own = self.object.namespace().unwrap_or_default();
+        let is_ours = is_owned(&live, &self.object.name_any(), &own);
+        let is_going = live.meta("deletionTimestamp").is_some_and(|it| !it.is_null());
+        if !is_ours || is_going {
+            return None;
+        }
+        Some(Ok(match switches(&live).skips_prune() {
+            true => Compared::Skipped,
+            false => Compared::Changes(Change::of(Action::Removed, &live)),
+        }))
+    }
+
+    /// Why an object cannot be compared. The API server may quote it.
+    fn refused(&self, id: &ObjectId, error: &ClusterError) -> String {
+        describe(id, word(error), &self.wish.secrets.mask(&error.to_string()))
+    }
+}
+
+/// The API server's own word for a refusal.
+fn word(error: &ClusterError) -> &str {
+    match error {
+        ClusterError::Refused(status) => &status.reason,
+        _ => "",
+    }
+}
