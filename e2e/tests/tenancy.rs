@@ -86,9 +86,11 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
     )?;
     let overlay = format!("resources: [\"{}\"]\n", far.url(&repository));
     let app = Target::kustomization("app");
+    // It creates the CustomResourceDefinitions.
+    let windlass = Windlass::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("kustomization.yaml", overlay)]).await?;
     {
-        let _windlass = Windlass::start_for(&story, &[]).await?;
+        let _windlass = windlass;
         let spec = json!({"serviceAccountName": "tenant", "retryInterval": "1s"});
         story.kustomization("app", "app", spec).await?;
         let text = story.await_failure(&app, "BuildFailed").await?;
