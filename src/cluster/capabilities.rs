@@ -11,6 +11,7 @@ use http::Request;
 use serde_json::Value;
 
 use super::{Cluster, ClusterError};
+use helm::capabilities::{Capabilities, KubeVersion};
 
 /// What an API server can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,23 @@ pub(crate) struct Served {
     pub(crate) minor: String,
     /// Such as `apps/v1` and `apps/v1/Deployment`.
     pub(crate) api_versions: Vec<String>,
+}
+
+impl Served {
+    /// The same as charts see it, under `.Capabilities`.
+    pub(crate) fn to_helm(&self) -> Capabilities {
+        let Self { version, major, minor, api_versions } = self;
+        Capabilities {
+            kube_version: KubeVersion {
+                version: version.clone(),
+                normalized: String::new(),
+                major: major.clone(),
+                minor: minor.clone(),
+            },
+            api_versions: api_versions.clone(),
+            ..Capabilities::default()
+        }
+    }
 }
 
 /// How long an answer counts at most.

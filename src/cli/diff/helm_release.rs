@@ -15,7 +15,6 @@ use futures::stream::{self, StreamExt as _};
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
-use helm::capabilities::{Capabilities, KubeVersion};
 use helm::chart::{Chart, crds as definitions};
 use helm::env::{Env, Lookup, Wanted};
 use helm::render::{Mode as Templates, Release};
@@ -196,16 +195,7 @@ impl Rendering {
 
 fn env(served: &Served, stop: Stop, finder: Finder) -> Env {
     let (now, local) = (jiff::Timestamp::now(), Zone::fixed("UTC", 0));
-    let capabilities = Capabilities {
-        kube_version: KubeVersion {
-            version: served.version.clone(),
-            normalized: String::new(),
-            major: served.major.clone(),
-            minor: served.minor.clone(),
-        },
-        api_versions: served.api_versions.clone(),
-        ..Capabilities::default()
-    };
+    let capabilities = served.to_helm();
     Env {
         now: Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),
         local,
@@ -318,7 +308,7 @@ impl Comparison<'_> {
         Ok(Some(Object::new(value)?))
     }
 
-    /// How an object would change; the error is why nobody knows.
+    /// How an object would change; the error says why it cannot be compared.
     async fn compare(
         &self,
         member: &Member,

@@ -11,7 +11,6 @@ use crds::helmfile::Dialect;
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
-use helm::capabilities::{Capabilities, KubeVersion};
 use helm::chart::load;
 use helm::env::Env;
 use helm::render::{Mode, Release};
@@ -289,17 +288,7 @@ impl Helm for Rendered {
         let namespace = flags.iter().position(|flag| flag == "--namespace");
         let namespace = namespace.and_then(|at| flags.get(at + 1)).cloned().unwrap_or_default();
         let local = Zone::fixed("UTC", 0);
-        let Served { version, major, minor, api_versions } = &*self.served;
-        let capabilities = Capabilities {
-            kube_version: KubeVersion {
-                version: version.clone(),
-                normalized: String::new(),
-                major: major.clone(),
-                minor: minor.clone(),
-            },
-            api_versions: api_versions.clone(),
-            ..Capabilities::default()
-        };
+        let capabilities = self.served.to_helm();
         let env = Env {
             now: self.now.clone(),
             local,

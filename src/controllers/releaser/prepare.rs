@@ -11,7 +11,6 @@ use crds::helm::CrdsPolicy;
 use golang::meter::Stop;
 use golang::time::{Time as GoTime, Zone};
 use golang::value::Map;
-use helm::capabilities::{Capabilities, KubeVersion};
 use helm::chart::{self, Chart};
 use helm::env::{Env, Lookup, Resolve, Wanted};
 use helm::render::{Mode, Release, STACK};
@@ -168,16 +167,7 @@ impl<O: Owner> World<O> {
     fn env(&self, served: &Served, permit: &RunPermit, limit: &Arc<TimeLimit>) -> Env {
         let now = jiff::Timestamp::now();
         let local = Zone::fixed("UTC", 0);
-        let capabilities = Capabilities {
-            kube_version: KubeVersion {
-                version: served.version.clone(),
-                normalized: String::new(),
-                major: served.major.clone(),
-                minor: served.minor.clone(),
-            },
-            api_versions: served.api_versions.clone(),
-            ..Capabilities::default()
-        };
+        let capabilities = served.to_helm();
         let (runtime, permit) = (Handle::current(), permit.clone());
         let waits = Waits { runtime, permit, limit: limit.clone() };
         let lookup = Finder { cluster: self.target.cluster.clone(), waits: waits.clone() };
