@@ -109,7 +109,7 @@ pub(crate) trait Sink: Send + 'static {
     /// Tells of one event; whatever goes wrong is logged and counted here. `is_last` while the process ends.
     fn tell(&mut self, told: &Announcement, is_last: bool) -> impl Future<Output = ()> + Send;
 
-    /// Ends what was begun for events; no more come.
+    /// Finishes pending work; no further events come.
     fn end(&mut self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

@@ -222,7 +222,7 @@ impl Getter {
     }
 }
 
-/// The server of S3 in a region, accessed anonymously: whoever may write a helmfile may not read with windlass's identity.
+/// The server of S3 in a region, accessed anonymously: the author of a helmfile must not read with windlass's identity.
 fn s3(region: &str) -> Result<Server, String> {
     let of_environment = || std::env::var("AWS_REGION").ok().filter(|it| !it.is_empty());
     let region = Some(region.to_owned()).filter(|it| !it.is_empty());

@@ -319,7 +319,7 @@ pub(crate) fn correction_key(stretch: i64, changes: &[Change]) -> String {
     format!("correct {stretch} {}", objects.join(" "))
 }
 
-/// The field manager that last changed the spec of an object; empty if nobody can tell.
+/// The field manager that last changed the spec of an object; empty if that is unknown.
 pub(crate) fn manager_of_spec(meta: &ObjectMeta) -> String {
     manager(meta, |fields| !fields["f:spec"].is_null())
 }

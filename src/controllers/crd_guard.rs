@@ -6,7 +6,7 @@
 //! follows (each applier).
 //!
 //! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
-//! named only where whoever applies may list them.
+//! named only if the applying identity may list them.
 
 pub(crate) mod claims;
 mod migrate;
@@ -59,7 +59,7 @@ pub(crate) struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// At a target, for whoever applies there.
+    /// At a target, for the identity that applies there.
     pub(crate) fn new(context: &'a Context, target: &'a Target) -> Self {
         Self { context, target }
     }
@@ -211,7 +211,7 @@ impl<'a> Guard<'a> {
         migrate::migrate(self.target, (&resource, live), manifest, (manager, is_named)).await
     }
 
-    /// Whether a live definition may be deleted that is not wanted any more; `mine` are the marks of whoever had it.
+    /// Whether a live definition that left the manifests may be deleted; `mine` are the marks of its owner.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -242,7 +242,7 @@ impl<'a> Guard<'a> {
         Ok(Removal::Released(text))
     }
 
-    /// Takes the marks of whoever had a definition from it, so that nobody deletes it for what they say.
+    /// Removes the marks of its owner from a definition, so that no later prune deletes it.
     ///
     /// # Errors
     /// The API server's refusal, such as that of a definition that is another by now.
@@ -264,7 +264,7 @@ impl<'a> Guard<'a> {
         Ok(())
     }
 
-    /// Whether whoever applies may list the objects of a definition.
+    /// Whether the applying identity may list the objects of a definition.
     async fn may_list(&self, live: &Object) -> bool {
         let spec = live.get("spec");
         let text = |path: &str| spec.and_then(|it| it.pointer(path)).and_then(Value::as_str);

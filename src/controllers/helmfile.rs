@@ -367,7 +367,7 @@ impl<K: Model> Session<K> {
         let is_verified_only = self.is_verified_only();
         let key = |origin: &Origin| {
             let key = inputs_key(spec, origin.digest(), named, &served.version);
-            // What was planned under another policy counts no more.
+            // A plan made under another policy is discarded.
             if is_verified_only { format!("{key} verified") } else { key }
         };
         let (known, is_asked) = (key(origin), marks::is_asked(&**object));

@@ -10,7 +10,7 @@ use crate::{Time, absent};
 
 custom_resource! {
     /// The record of one operation: what asked for it, what it changed, and how it ended. windlass
-    /// writes it once and deletes it when it is old; nobody changes it.
+    /// creates it once and deletes it when it is old; its spec is immutable.
     ReleaseAudit {
         spec: ReleaseAuditSpec,
         api: "release.windlass.dev" / "v1alpha1",
@@ -352,7 +352,7 @@ pub struct AuditStep {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
 
-    /// When it ended; absent if nobody saw that.
+    /// When it ended; absent if that is unknown because windlass was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
 

@@ -137,7 +137,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let marks = [live.labels.unwrap_or_default(), live.annotations.unwrap_or_default()];
     ensure!(marks.iter().flatten().all(|(key, _)| !key.contains("helm")), "{marks:?}");
 
-    // With nobody's objects it goes with its release.
+    // Without objects the definition is deleted with its release.
     story.delete(&own(&group, "theirs")).await?;
     let again = charts.release("app", json!({})).await?;
     story.await_ready(&again).await?;

@@ -1,4 +1,4 @@
-//! Releases that are required have to be there before anything is written, whoever installed them.
+//! A HelmRelease writes nothing before the Helm releases that it requires are deployed, by windlass or by `helm`.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{SOON, condition};

@@ -138,7 +138,7 @@ async fn a_stored_version_is_dropped_after_its_objects_were_moved() -> Result<()
     story.await_ready(&app).await?;
     story.expect(&own(&group, "mine")).await?;
 
-    // Objects cannot be moved to a version that nobody serves yet, and the definition is not created again for it.
+    // Objects cannot be migrated to a version that is not served yet, and the definition is not recreated for it.
     upstream.push(&[("crd.yaml", widget_crd(&group).replace("name: v1\n", "name: v2\n"))]).await?;
     let text = story.await_failure(&app, "CRDIncompatible").await?;
     ensure!(text.contains("v1 is dropped, and objects may be stored in it"), "{text}");

@@ -1,7 +1,7 @@
 //! Decides what to write to a cluster, in which order, and what is healthy.
 //!
 //! Here: ownership and switches ([`meta`]), the inventory ([`inventory`]), order and stages ([`order`], [`mod@stages`]),
-//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), what an audit tells of objects ([`changes`]), foreign field managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), refusals ([`refusal`]), whoever undoes what is applied ([`rival`]), health ([`health`]),
+//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), the objects that an audit lists ([`changes`]), foreign field managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), refusals ([`refusal`]), controllers that revert applied objects ([`rival`]), health ([`health`]),
 //! and the plan of one run that follows from all of them ([`plan`]).
 //! Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 

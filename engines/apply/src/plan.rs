@@ -132,7 +132,7 @@ pub enum SeenState {
     Finished,
     /// The API server refused the dry-run, and how that is told ([`crate::refusal::describe`]).
     Refused(String),
-    /// It would break objects that exist, and how that is told: the program's guard of CustomResourceDefinitions.
+    /// The CRD guard of the program refuses it, because it is incompatible with existing objects; the message says why.
     Incompatible(String),
     /// Not one of our manifests: only its health is of interest.
     Unmanaged,

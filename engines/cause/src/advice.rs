@@ -90,7 +90,7 @@ pub(crate) fn advice(
     Some(Advice { text, command: command.filter(|_| is_plain(id)) })
 }
 
-/// Whether an object is named so that its names are words of a shell, whoever chose them.
+/// Whether kind, namespace and name of an object can stand in a shell command without quotes.
 fn is_plain(id: &ObjectId) -> bool {
     let is_of_name = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-')

@@ -53,7 +53,7 @@ pub(crate) fn is_remedy(reason: &str) -> bool {
     )
 }
 
-/// What kind of cause a reason of a failure is; none of one that is not known here, or that tells of no failure.
+/// The kind of problem that a condition's reason reports; `None` for an unknown reason, and for one that reports success.
 pub fn problem(reason: &str) -> Option<Problem> {
     of_source(reason).or_else(|| of_spec(reason)).or_else(|| of_run(reason))
 }

@@ -53,8 +53,8 @@ fn too_many(receiver: &Receiver) -> Option<String> {
 
 /// Whether a Receiver may name objects of an API version.
 ///
-/// Differs(flux): objects are read and annotated with the rights of the program, whoever wrote the Receiver, so they have to
-/// be of Flux or of windlass.
+/// Differs(flux): windlass reads and annotates objects with its own permissions and not with those of the Receiver's author,
+/// so only objects of Flux and windlass are allowed.
 fn is_within_reach(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let of_theirs = [".toolkit.fluxcd.io", ".extensions.fluxcd.io", ".windlass.dev"];

@@ -48,7 +48,7 @@ pub struct Step {
     pub hook: Option<String>,
     /// When it began.
     pub started: Time,
-    /// When it ended; `None` if nobody saw that.
+    /// When it ended; `None` if that is unknown because windlass was interrupted.
     pub ended: Option<Time>,
     /// Whether it failed.
     pub failed: bool,

@@ -73,7 +73,7 @@ pub enum Task {
     Purge,
 }
 
-/// What an audit tells of a task, beside those that the record tells of.
+/// The step under which an audit lists a task; `None` for one that it does not list.
 fn stretch(task: Task) -> Option<Stretch> {
     match task {
         Task::Apply => Some(Stretch::Apply),

@@ -19,7 +19,7 @@ pub struct Origin {
     /// The field manager that last changed the spec.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub manager: String,
-    /// What somebody asked for by an annotation that was not handled yet.
+    /// The reconciliation that an annotation requests and that was not handled yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
     /// The source, as `Kind/namespace/name`.
@@ -33,7 +33,7 @@ pub struct Origin {
     pub values: BTreeMap<String, String>,
 }
 
-/// What somebody asked for.
+/// A reconciliation that was requested by annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Request {
     /// The value of the annotation.

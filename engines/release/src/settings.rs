@@ -61,7 +61,7 @@ pub struct Desired {
     pub uninstall: Uninstall,
     /// What to do about drift.
     pub drift: DriftMode,
-    /// What somebody asked for by annotations.
+    /// What annotations request.
     pub requests: Requests,
     /// What an operation that begins now begins with.
     pub origin: Origin,

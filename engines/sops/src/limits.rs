@@ -85,7 +85,7 @@ impl Budget {
     }
 }
 
-/// When whoever decrypts has to end: the caller says so, as engines have no clock.
+/// When decryption has to end: the caller decides, because engines have no clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Until<'s>(pub(crate) Option<&'s Stop>);
 

@@ -213,7 +213,7 @@ fn an_encrypted_data_key_is_short_and_has_few_recipients() {
     for problem in [keys.pgp(&long, Until::default()), keys.age(&long, Until::default())] {
         assert_eq!(problem.unwrap_err(), "the encrypted data key is longer than 65536 bytes");
     }
-    // Packets of OpenPGP: session keys by RSA for whoever can open them, and what they encrypt.
+    // Packets of OpenPGP: session keys by RSA for anonymous recipients, and what they encrypt.
     let open = |recipients: usize| {
         let recipient = [&[0xc1, 13, 3][..], &[0; 8], &[1, 0, 8, 0xff]].concat();
         let packets = [recipient.repeat(recipients), [&[0xd2, 21, 1][..], &[7; 20]].concat()];

@@ -92,7 +92,7 @@ pub(super) enum Compared {
     Skipped,
 }
 
-/// What would change, and what nobody knows.
+/// What would change, and what could not be compared.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     pub(super) changes: Vec<Change>,

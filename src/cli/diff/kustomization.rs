@@ -114,7 +114,7 @@ struct Comparison<'c> {
 }
 
 impl Comparison<'_> {
-    /// How an object would change; the error is why nobody knows.
+    /// How an object would change; the error says why it cannot be compared.
     async fn compare(&self, manifest: &Manifest) -> Result<Compared, String> {
         let Manifest { id, object, .. } = manifest;
         let created = |note| Compared::Changes(Change::of(Action::Created, object).noted(note));

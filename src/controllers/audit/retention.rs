@@ -31,7 +31,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// None of what nobody can tell when it was made.
+    /// `None` without a valid time of creation.
     fn of(audit: &Value) -> Option<Self> {
         let metadata = &audit["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

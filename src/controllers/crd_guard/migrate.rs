@@ -44,7 +44,7 @@ type Named = [String; 3];
 
 /// Moves the objects of a live definition as far as a manifest needs it, in the name of the identity that applies; only
 /// `status.storedVersions` is written in windlass's own name. The inner error says which objects cannot be moved, by name
-/// if whoever applies may list them.
+/// if the applying identity may list them.
 ///
 /// # Errors
 /// The API server's refusal, or the definition is another by now.

@@ -112,7 +112,7 @@ fn is_established(definition: &Value) -> bool {
     conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
 }
 
-/// A thread that judges what it is given: expressions need a deep stack. It ends with whoever gives. Only judging counts
+/// A thread that judges what it is given: expressions need a deep stack. It ends when no more pages come. Only judging counts
 /// for its time.
 fn on_thread(
     mut judge: Judge,
@@ -182,7 +182,7 @@ async fn presence(cluster: &Cluster, service: &ServiceReference) -> Presence {
     }
 }
 
-/// Objects of a definition that nobody has deleted.
+/// Objects of a definition that are not being deleted.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     /// How many; at least, if `is_more`.

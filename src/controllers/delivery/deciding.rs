@@ -79,7 +79,7 @@ impl Queues {
         (is_new, dropped)
     }
 
-    /// The next job of a namespace. Without one its queue is no more.
+    /// The next job of a namespace. Without one its queue is removed.
     fn next(&mut self, namespace: &str) -> Option<Job> {
         let job = self.of.get_mut(namespace).and_then(Queue::pop);
         match &job {

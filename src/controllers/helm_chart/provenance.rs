@@ -43,7 +43,7 @@ fn unanswered(file: &str, why: &str) -> Rest {
 
 /// Checks that the chart in an archive, of which the provenance counts, is the one that an index has at its address.
 ///
-/// Differs(helm): there a person names the file; here whoever writes the index could name an old version, or another
+/// Differs(helm): there a person names the file; here the author of the index could name an old version, or another
 /// chart by the same keys.
 pub(super) fn check_chart(metadata: &Metadata, name: &str, version: &str) -> Result<(), Rest> {
     if (metadata.name.as_str(), metadata.version.as_str()) == (name, version) {

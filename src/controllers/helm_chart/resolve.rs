@@ -133,7 +133,7 @@ pub(super) async fn resolve(
     Ok((origin, keyring?))
 }
 
-/// Who has to have signed the chart in a repository, if anybody has to.
+/// Which signatures `spec.verify` requires of a chart in a repository, if any.
 async fn signed(
     object: &HelmChart,
     url: &str,

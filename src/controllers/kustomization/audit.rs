@@ -54,7 +54,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// What names its audit. What was stopped may be attempted once more before the status tells of an end.
+    /// What names its audit. A stopped attempt may be repeated before the status reports an end.
     fn key(&self, outcome: AuditOutcome) -> String {
         match outcome {
             AuditOutcome::Stopped => format!("{} stopped {}", self.key, self.began),
@@ -70,7 +70,7 @@ pub(super) struct About<'a> {
     pub(super) secrets: &'a Masking,
 }
 
-/// What names an attempt: it stays the same until the status tells of its end, whatever process goes on with it.
+/// What names an attempt: it stays the same until the status reports its end, also in another process.
 fn key(object: &Kustomization, judged: Option<&Judged>) -> String {
     let status = object.status.as_ref();
     let last = status.and_then(|it| it.history.first());
@@ -85,7 +85,7 @@ fn key(object: &Kustomization, judged: Option<&Judged>) -> String {
     format!("{of} after {}", last.unwrap_or_default())
 }
 
-/// Whether the status tells of an attempt at a revision that has not ended.
+/// Whether the status reports an attempt at a revision that has not ended.
 fn is_under_way(object: &Kustomization, revision: &str) -> bool {
     let conditions = conditions_of(object.conditions());
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
@@ -156,7 +156,7 @@ fn successor(generation: i64, revision: &str) -> String {
     format!("superseded by revision {revision} with generation {generation} of the spec")
 }
 
-/// How a run that came to its end is told.
+/// The outcome that the audit of a finished run reports.
 fn told(rest: &Rest) -> (AuditOutcome, Option<String>) {
     let outcome = outcome(rest);
     (outcome, (outcome != AuditOutcome::Succeeded).then(|| rest.text().to_owned()))
@@ -218,7 +218,7 @@ impl Attempts {
 }
 
 impl Session {
-    /// Writes the audit of an attempt that came to its end, before the status tells of that. `object` is the Kustomization as
+    /// Writes the audit of an attempt that came to its end, before the status reports that. `object` is the Kustomization as
     /// it was when the run began.
     pub(super) async fn audit(
         &self,
@@ -243,7 +243,7 @@ impl Session {
         }
     }
 
-    /// Writes the audit of the attempt that is open, if it goes on no more since this revision and spec are there.
+    /// Writes the audit of the attempt that is open, if this revision or spec supersedes it.
     pub(super) async fn audit_superseded(
         &self,
         object: &Kustomization,

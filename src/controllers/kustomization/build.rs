@@ -54,7 +54,7 @@ impl Session {
         beside: Inputs,
     ) -> Result<Built, Rest> {
         let is_verified_only = self.is_verified_only();
-        // What was built under another policy counts no more.
+        // A build made under another policy is discarded.
         let policy = if is_verified_only { " verified" } else { "" };
         let inputs = format!("{}{policy}", beside.digest());
         if let Some(wish) = self.waited_for(object, artifact, &inputs) {

@@ -92,7 +92,7 @@ pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
 }
 
 impl<O: Owner> World<O> {
-    /// Writes the audit of the operation that ended, before anybody is told of its end.
+    /// Writes the audit of the operation that ended, before the status reports its end.
     pub(super) async fn audit(&self) {
         if !self.context.settings.release_audits {
             return;

@@ -84,8 +84,8 @@ impl<O: Owner> World<O> {
 
     /// The definitions of a revision that are to stay as they are, and why an operation fails that makes a new revision.
     ///
-    /// Whoever goes back to an old revision wants the rest of it all the same: what would break objects stays, and an event
-    /// says so.
+    /// A rollback applies the rest of the old revision all the same: a definition that would break objects stays, and an
+    /// event says so.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -128,7 +128,7 @@ impl<O: Owner> World<O> {
         Ok(migrated.map_err(|error| self.no_answer(&error))?.err())
     }
 
-    /// Leaves a definition that left a release to those who still use it; tells whether somebody does.
+    /// Releases a definition that left the release and is still used, instead of deleting it; `false` if it is not used.
     ///
     /// # Errors
     /// The API server's refusal.

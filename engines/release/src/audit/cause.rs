@@ -54,7 +54,7 @@ pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revisi
         Action::Uninstall => return vec![Cause::Deletion],
         Action::Upgrade => {
             let mut causes = changed(record, origin, before);
-            // Nobody knows with what an operation was begun that somebody else performed.
+            // The inputs of an operation of another client are unknown.
             let known = before.and_then(|it| it.journal.as_ref()).map(|it| &it.origin);
             let known = known.filter(|it| it.generation != 0);
             if known.is_some_and(|it| it.generation != origin.generation) {

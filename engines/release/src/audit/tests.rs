@@ -93,7 +93,7 @@ fn an_upgrade_is_caused_by_what_differs_from_the_one_before() {
     let unknown = (record(1, "1.0.0", "a", "superseded"), None);
     let journal = journal(Action::Upgrade, origin(2, "1.0.0", "7"));
     let audit = audited(unknown, record(2, "1.0.0", "b", "deployed"), &journal);
-    assert_eq!(audit.causes, [spec], "somebody else made the one before");
+    assert_eq!(audit.causes, [spec], "another client created the previous revision");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::value::Bytes;
 
 /// The longest data key that a message may hold, also after it is decompressed.
 const MAX_DATA_KEY: u64 = 4096;
-/// How many recipients a message may have: rPGP tries each that names nobody with each key.
+/// How many recipients a message may have: rPGP tries each anonymous recipient with each key.
 const MAX_SESSION_KEYS: usize = 64;
 /// How many layers a message may have: encrypted, compressed, signed.
 const MAX_LAYERS: usize = 8;

@@ -253,7 +253,7 @@ impl World {
         Ok(())
     }
 
-    /// Leaves a CustomResourceDefinition to those who still use it; tells whether somebody does.
+    /// Releases a CustomResourceDefinition that is still used, instead of deleting it; `false` if it is not used.
     async fn released(&self, live: &Object) -> Result<bool, ClusterError> {
         let guard = Guard::new(&self.context, &self.target);
         let mine = [
