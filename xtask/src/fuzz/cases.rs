@@ -38,7 +38,9 @@ const LARGEST: f64 = 1024.0;
 const ENOUGH: usize = 10;
 
 /// For how long, by which numbers, and with whom.
+// Groups are named after the type, and the flattened one has the same name.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Options {
     #[command(flatten)]
     common: super::Options,
