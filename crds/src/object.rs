@@ -1,20 +1,12 @@
 //! What the kinds have in common, for code that handles any of them.
+//!
+//! Here: the traits, and macros by which the file of a kind says which of them it has, and how.
 
 use std::fmt::Debug;
 
 use serde::Serialize;
 
 use crate::condition::Condition;
-use crate::helm::{HelmRelease, HelmReleaseStatus};
-use crate::helmfile::{Helmfile, HelmfileStatus, operator};
-use crate::kustomize::{Kustomization, KustomizationStatus};
-use crate::notification::{Alert, Provider, Receiver, ReceiverStatus};
-use crate::source::{
-    Bucket, BucketStatus, ExternalArtifact, ExternalArtifactStatus, GitRepository,
-    GitRepositoryStatus, HelmChart, HelmChartStatus, HelmRepository, HelmRepositoryStatus,
-    OCIRepository, OCIRepositoryStatus,
-};
-use crate::windlass::{HTTPArchive, HTTPArchiveStatus};
 use crate::{
     Artifact, CustomHealthCheck, DependencyReference, KubeConfigReference, ResourceInventory,
 };
@@ -115,18 +107,19 @@ pub trait Applier: Reconciled {
     fn service_account_name(&self) -> Option<&str>;
 }
 
+/// A kind of whose spec all of [`Applier`] is a part.
 macro_rules! applier {
-    ($($kind:ident),+) => {$(
-        impl Applier for $kind {
-            fn depends_on(&self) -> &[DependencyReference] {
+    ($kind:ident) => {
+        impl $crate::Applier for $kind {
+            fn depends_on(&self) -> &[$crate::DependencyReference] {
                 &self.spec.depends_on
             }
 
-            fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+            fn health_check_exprs(&self) -> &[$crate::CustomHealthCheck] {
                 &self.spec.health_check_exprs
             }
 
-            fn kube_config(&self) -> Option<&KubeConfigReference> {
+            fn kube_config(&self) -> Option<&$crate::KubeConfigReference> {
                 self.spec.kube_config.as_ref()
             }
 
@@ -134,52 +127,13 @@ macro_rules! applier {
                 self.spec.service_account_name.as_deref()
             }
         }
-    )+};
+    };
 }
 
-applier!(HelmRelease, Kustomization);
-
-/// Health is Helm's business here, by its own rules.
-impl Applier for Helmfile {
-    fn depends_on(&self) -> &[DependencyReference] {
-        &self.spec.depends_on
-    }
-
-    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
-        &[]
-    }
-
-    fn kube_config(&self) -> Option<&KubeConfigReference> {
-        self.spec.kube_config.as_ref()
-    }
-
-    fn service_account_name(&self) -> Option<&str> {
-        self.spec.service_account_name.as_deref()
-    }
-}
-
-/// The same, as helmfile-operator has it: it knows neither dependencies nor other clusters.
-impl Applier for operator::Helmfile {
-    fn depends_on(&self) -> &[DependencyReference] {
-        &[]
-    }
-
-    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
-        &[]
-    }
-
-    fn kube_config(&self) -> Option<&KubeConfigReference> {
-        None
-    }
-
-    fn service_account_name(&self) -> Option<&str> {
-        self.spec.service_account_name.as_deref()
-    }
-}
-
+/// A kind that can be suspended, and has a status.
 macro_rules! reported {
-    ($($kind:ty: $status:ident),+) => {$(
-        impl Reconciled for $kind {
+    ($kind:ident $status:ident) => {
+        impl $crate::Reconciled for $kind {
             type Status = $status;
 
             fn is_suspended(&self) -> bool {
@@ -194,22 +148,20 @@ macro_rules! reported {
                 self.status = Some(status);
             }
         }
-    )+};
+    };
 }
 
-// It has the status of the other kind.
-reported!(operator::Helmfile: HelmfileStatus);
-
+/// [`reported!`] with a status of the kind's own, which says all that [`Status`] asks for.
 macro_rules! reconciled {
-    ($($kind:ident $status:ident $($inventory:ident)?),+) => {$(
-        reported!($kind: $status);
+    ($kind:ident $status:ident $($inventory:ident)?) => {
+        $crate::object::reported!($kind $status);
 
-        impl Status for $status {
-            fn conditions(&self) -> &[Condition] {
+        impl $crate::Status for $status {
+            fn conditions(&self) -> &[$crate::Condition] {
                 &self.conditions
             }
 
-            fn set_conditions(&mut self, conditions: Vec<Condition>) {
+            fn set_conditions(&mut self, conditions: Vec<$crate::Condition>) {
                 self.conditions = conditions;
             }
 
@@ -229,63 +181,11 @@ macro_rules! reconciled {
                 self.last_handled_reconcile_at = Some(request.to_owned());
             }
 
-            $(fn inventory(&self) -> Option<&ResourceInventory> {
+            $(fn inventory(&self) -> Option<&$crate::ResourceInventory> {
                 self.$inventory.as_ref()
             })?
         }
-    )+};
-}
-
-reconciled!(
-    Bucket BucketStatus,
-    GitRepository GitRepositoryStatus,
-    HTTPArchive HTTPArchiveStatus,
-    HelmChart HelmChartStatus,
-    HelmRelease HelmReleaseStatus inventory,
-    HelmRepository HelmRepositoryStatus,
-    Helmfile HelmfileStatus,
-    Kustomization KustomizationStatus inventory,
-    OCIRepository OCIRepositoryStatus,
-    Receiver ReceiverStatus
-);
-
-/// An ExternalArtifact belongs to another controller: nothing here runs for it.
-impl Reconciled for ExternalArtifact {
-    type Status = ExternalArtifactStatus;
-
-    fn is_suspended(&self) -> bool {
-        false
-    }
-
-    fn status(&self) -> Option<&ExternalArtifactStatus> {
-        self.status.as_ref()
-    }
-
-    fn set_status(&mut self, status: ExternalArtifactStatus) {
-        self.status = Some(status);
-    }
-}
-
-impl Status for ExternalArtifactStatus {
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn set_conditions(&mut self, conditions: Vec<Condition>) {
-        self.conditions = conditions;
-    }
-
-    fn observed_generation(&self) -> Option<i64> {
-        None
-    }
-
-    fn set_observed_generation(&mut self, _: i64) {}
-
-    fn last_handled_reconcile_at(&self) -> Option<&str> {
-        None
-    }
-
-    fn set_last_handled_reconcile_at(&mut self, _: &str) {}
+    };
 }
 
 /// What a kind without a status reports: nothing.
@@ -309,9 +209,10 @@ impl Status for () {
     fn set_last_handled_reconcile_at(&mut self, _: &str) {}
 }
 
+/// A kind that can be suspended, and has no status.
 macro_rules! without_status {
-    ($($kind:ident),+) => {$(
-        impl Reconciled for $kind {
+    ($kind:ident) => {
+        impl $crate::Reconciled for $kind {
             type Status = ();
 
             fn is_suspended(&self) -> bool {
@@ -324,21 +225,20 @@ macro_rules! without_status {
 
             fn set_status(&mut self, (): ()) {}
         }
-    )+};
+    };
 }
 
-without_status!(Alert, Provider);
-
+/// A kind that yields artifacts, and what of its status besides leads to one.
 macro_rules! source {
-    ($($kind:ident $status:ident [$($leads:ident)*]),+) => {$(
-        impl Source for $kind {}
+    ($kind:ident $status:ident [$($leads:ident)*]) => {
+        impl $crate::Source for $kind {}
 
-        impl SourceStatus for $status {
-            fn artifact(&self) -> Option<&Artifact> {
+        impl $crate::SourceStatus for $status {
+            fn artifact(&self) -> Option<&$crate::Artifact> {
                 self.artifact.as_ref()
             }
 
-            fn set_artifact(&mut self, artifact: Artifact) {
+            fn set_artifact(&mut self, artifact: $crate::Artifact) {
                 self.artifact = Some(artifact);
             }
 
@@ -347,15 +247,7 @@ macro_rules! source {
                 $(self.$leads = Default::default();)*
             }
         }
-    )+};
+    };
 }
 
-source!(
-    Bucket BucketStatus [url],
-    ExternalArtifact ExternalArtifactStatus [],
-    GitRepository GitRepositoryStatus [included_artifacts],
-    HTTPArchive HTTPArchiveStatus [],
-    HelmChart HelmChartStatus [url],
-    HelmRepository HelmRepositoryStatus [url],
-    OCIRepository OCIRepositoryStatus [url]
-);
+pub(crate) use {applier, reconciled, reported, source, without_status};

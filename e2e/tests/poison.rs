@@ -6,6 +6,7 @@
 #![expect(clippy::print_stderr, reason = "a failure is repeated with the seed that is told here")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -213,11 +214,20 @@ fn base(kind: &str, url: &str) -> Result<Value> {
         "OCIRepository" => {
             json!({"interval": "1m", "url": "oci://127.0.0.1:1/a", "insecure": true})
         }
-        "Provider" => json!({"type": "generic", "address": "http://127.0.0.1:1/a"}),
         "Receiver" => json!({"type": "generic", "secretRef": {"name": "a"},
             "resources": [{"kind": "GitRepository", "name": "app"}]}),
-        other => anyhow::bail!("{other} has no spec to poison"),
+        other => sample(other)?,
     })
+}
+
+/// The spec of a kind's sample, for a kind of which nothing has to work here.
+fn sample(kind: &str) -> Result<Value> {
+    let name = format!("{}.yaml", kind.to_lowercase());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples").join(&name);
+    let text = std::fs::read_to_string(path).with_context(|| format!("config/samples/{name}"))?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    let first = documents.into_iter().next().context("an empty sample")?;
+    Ok(first["spec"].clone())
 }
 
 /// A spec that works, with one to three fields replaced by nonsense.

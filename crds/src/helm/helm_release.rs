@@ -12,6 +12,7 @@ use super::{
 };
 use crate::choice::choice;
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
+use crate::object::{applier, reconciled};
 use crate::schema;
 use crate::{
     CommonMetadata, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, IgnoreRule,
@@ -30,6 +31,9 @@ custom_resource! {
         columns: [AGE, READY, STATUS],
     }
 }
+
+reconciled!(HelmRelease HelmReleaseStatus inventory);
+applier!(HelmRelease);
 
 /// Which chart to release, with which values, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -12,7 +12,11 @@ use super::HelmfileStatus;
 use super::spec::REVISION;
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
 use crate::kustomize::DeletionPolicy;
-use crate::{GoDuration, absent, schema};
+use crate::object::reported;
+use crate::{
+    Applier, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference, absent,
+    schema,
+};
 
 custom_resource! {
     /// A helmfile at an address, whose releases are installed and kept as it says.
@@ -24,6 +28,28 @@ custom_resource! {
         short: [],
         category: "fluxcd-appliers",
         columns: [AGE, READY, STATUS, REVISION],
+    }
+}
+
+// It has the status of the other kind.
+reported!(Helmfile HelmfileStatus);
+
+/// It knows neither dependencies nor other clusters.
+impl Applier for Helmfile {
+    fn depends_on(&self) -> &[DependencyReference] {
+        &[]
+    }
+
+    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+        &[]
+    }
+
+    fn kube_config(&self) -> Option<&KubeConfigReference> {
+        None
+    }
+
+    fn service_account_name(&self) -> Option<&str> {
+        self.spec.service_account_name.as_deref()
     }
 }
 

@@ -9,8 +9,10 @@ use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::helm::{DriftDetection, ValuesReference};
 use crate::kustomize::{CrossNamespaceSourceReference, DeletionPolicy};
+use crate::object::reconciled;
 use crate::{
-    ConfigKind, DependencyReference, GoDuration, KubeConfigReference, Time, absent, schema,
+    Applier, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference,
+    Time, absent, schema,
 };
 
 pub(crate) const REVISION: Column = Column::text("Revision", ".status.lastAppliedRevision");
@@ -25,6 +27,27 @@ custom_resource! {
         short: ["hf"],
         category: "fluxcd-appliers",
         columns: [AGE, READY, STATUS, REVISION],
+    }
+}
+
+reconciled!(Helmfile HelmfileStatus);
+
+/// Health is Helm's business here, by its own rules.
+impl Applier for Helmfile {
+    fn depends_on(&self) -> &[DependencyReference] {
+        &self.spec.depends_on
+    }
+
+    fn health_check_exprs(&self) -> &[CustomHealthCheck] {
+        &[]
+    }
+
+    fn kube_config(&self) -> Option<&KubeConfigReference> {
+        self.spec.kube_config.as_ref()
+    }
+
+    fn service_account_name(&self) -> Option<&str> {
+        self.spec.service_account_name.as_deref()
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::KustomizationStatus;
 use crate::choice::choice;
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
+use crate::object::{applier, reconciled};
 use crate::{
     CommonMetadata, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, IgnoreRule,
     Image, KubeConfigReference, LocalObjectReference, NamespacedObjectKindReference, Patch, absent,
@@ -25,6 +26,9 @@ custom_resource! {
         columns: [AGE, READY, STATUS],
     }
 }
+
+reconciled!(Kustomization KustomizationStatus inventory);
+applier!(Kustomization);
 
 /// Which manifests to build, how to change them, and how to apply them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

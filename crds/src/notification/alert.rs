@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::KINDS;
 use crate::choice::choice;
 use crate::custom_resource::{AGE, custom_resource};
+use crate::object::without_status;
 use crate::{LocalObjectReference, absent};
 
 custom_resource! {
@@ -21,6 +22,8 @@ custom_resource! {
         columns: [AGE],
     }
 }
+
+without_status!(Alert);
 
 /// Which events are sent, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

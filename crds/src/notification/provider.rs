@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::{AGE, custom_resource};
 use crate::duration::FETCH_PATTERN;
+use crate::object::without_status;
 use crate::{GoDuration, LocalObjectReference, absent};
 
 custom_resource! {
@@ -18,6 +19,8 @@ custom_resource! {
         columns: [AGE],
     }
 }
+
+without_status!(Provider);
 
 /// The types of services; the engine has what each of them is sent.
 const TYPES: &[&str] = &[

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::KINDS;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
+use crate::object::reconciled;
 use crate::{GoDuration, LocalObjectReference, absent};
 
 custom_resource! {
@@ -22,6 +23,8 @@ custom_resource! {
         columns: [AGE, READY, STATUS],
     }
 }
+
+reconciled!(Receiver ReceiverStatus);
 
 /// The services that may send webhooks.
 const TYPES: &[&str] = &[

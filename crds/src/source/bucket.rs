@@ -7,6 +7,7 @@ use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::duration::FETCH_PATTERN;
+use crate::object::{reconciled, source};
 use crate::{Artifact, GoDuration, LocalObjectReference, absent};
 
 custom_resource! {
@@ -21,6 +22,9 @@ custom_resource! {
         columns: [Column::text("Endpoint", ".spec.endpoint"), AGE, READY, STATUS],
     }
 }
+
+reconciled!(Bucket BucketStatus);
+source!(Bucket BucketStatus [url]);
 
 /// Which bucket to fetch, and how often to check for changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

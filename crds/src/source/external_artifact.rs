@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
-use crate::{Artifact, NamespacedObjectKindReference};
+use crate::object::source;
+use crate::{Artifact, NamespacedObjectKindReference, Reconciled, Status};
 
 custom_resource! {
     /// An artifact that a controller outside of Flux makes, for the consumers inside.
@@ -19,6 +20,47 @@ custom_resource! {
         columns: [AGE, READY, STATUS, Column::text("Source", ".spec.sourceRef.name")],
     }
 }
+
+/// An ExternalArtifact belongs to another controller: nothing here runs for it.
+impl Reconciled for ExternalArtifact {
+    type Status = ExternalArtifactStatus;
+
+    fn is_suspended(&self) -> bool {
+        false
+    }
+
+    fn status(&self) -> Option<&ExternalArtifactStatus> {
+        self.status.as_ref()
+    }
+
+    fn set_status(&mut self, status: ExternalArtifactStatus) {
+        self.status = Some(status);
+    }
+}
+
+impl Status for ExternalArtifactStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn set_conditions(&mut self, conditions: Vec<Condition>) {
+        self.conditions = conditions;
+    }
+
+    fn observed_generation(&self) -> Option<i64> {
+        None
+    }
+
+    fn set_observed_generation(&mut self, _: i64) {}
+
+    fn last_handled_reconcile_at(&self) -> Option<&str> {
+        None
+    }
+
+    fn set_last_handled_reconcile_at(&mut self, _: &str) {}
+}
+
+source!(ExternalArtifact ExternalArtifactStatus []);
 
 /// Where the artifact comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -7,6 +7,7 @@ use super::HelmChartVerification;
 use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::object::{reconciled, source};
 use crate::{Artifact, GoDuration, absent};
 
 custom_resource! {
@@ -29,6 +30,9 @@ custom_resource! {
         ],
     }
 }
+
+reconciled!(HelmChart HelmChartStatus);
+source!(HelmChart HelmChartStatus [url]);
 
 /// Which chart to take from which source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,6 +10,7 @@ use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, URL, custom_resource};
 use crate::duration::FETCH_PATTERN;
+use crate::object::{reconciled, source};
 use crate::{Artifact, GoDuration, LocalObjectReference, absent};
 
 custom_resource! {
@@ -24,6 +25,9 @@ custom_resource! {
         columns: [URL, AGE, READY, STATUS],
     }
 }
+
+reconciled!(HelmRepository HelmRepositoryStatus);
+source!(HelmRepository HelmRepositoryStatus [url]);
 
 /// Which repository to use, and how often to fetch its index.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

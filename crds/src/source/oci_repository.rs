@@ -8,6 +8,7 @@ use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, URL, custom_resource};
 use crate::duration::FETCH_PATTERN;
+use crate::object::{reconciled, source};
 use crate::{Artifact, GoDuration, LocalObjectReference, absent};
 
 custom_resource! {
@@ -23,6 +24,9 @@ custom_resource! {
         columns: [URL, READY, STATUS, AGE],
     }
 }
+
+reconciled!(OCIRepository OCIRepositoryStatus);
+source!(OCIRepository OCIRepositoryStatus [url]);
 
 /// Which repository, revision and layer to fetch, and how often to check for changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, URL, custom_resource};
 use crate::duration::FETCH_PATTERN;
+use crate::object::{reconciled, source};
 use crate::{Artifact, GoDuration, LocalObjectReference, absent};
 
 custom_resource! {
@@ -21,6 +22,9 @@ custom_resource! {
         columns: [URL, AGE, READY, STATUS],
     }
 }
+
+reconciled!(HTTPArchive HTTPArchiveStatus);
+source!(HTTPArchive HTTPArchiveStatus []);
 
 /// Which file to fetch, and how often to check for changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -100,9 +100,9 @@ fn a_member_that_is_lost_is_named_with_its_place() {
 }
 
 #[test]
-fn the_readme_names_every_kind() {
-    let readme = read("README.md");
-    let is_named = |kind: &str| readme.contains(&format!("`{kind}`"));
+fn the_page_of_kinds_has_a_row_for_each() {
+    let page = read("docs/kinds.md");
+    let is_named = |kind: &str| page.contains(&format!("\n| `{kind}`"));
     let kinds = crds::all().into_iter().map(|(_, crd)| crd.spec.names.kind);
     assert_none(&kinds.filter(|kind| !is_named(kind)).collect::<Vec<_>>());
     assert!(!is_named("Pail"));
