@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`),
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`),
 //! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -15,6 +15,7 @@ pub(crate) mod chart_archive;
 mod figures;
 mod helm_releases;
 mod helmfile;
+mod helmfile_releases;
 mod idle;
 mod kustomizations;
 mod notice;
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     Build(build::Options),
     /// How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile
     Helmfile(helmfile::Options),
+    /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
+    HelmfileReleases(helmfile_releases::Options),
 }
 
 /// Measures, and prints a table.
@@ -79,6 +82,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Template(options) => as_shipped(|| template::run(options)),
         Command::Build(options) => as_shipped(|| build::run(options)),
         Command::Helmfile(options) => as_shipped(|| helmfile::run(options)),
+        Command::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
     }
 }
 

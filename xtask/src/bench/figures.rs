@@ -161,7 +161,8 @@ impl Comparison {
         [&self.raw, &self.operator].map(|phases| phases.iter().map(|it| it.total).collect())
     }
 
-    fn to_json(&self) -> serde_json::Value {
+    /// All of it for programs.
+    pub(super) fn to_json(&self) -> serde_json::Value {
         let [raw, operator] = self.totals();
         serde_json::json!({
             "title": self.title, "objects": self.objects,

@@ -5,7 +5,7 @@
 //! Elsewhere: the chart and where it comes from (`chart`), the objects (`super::workload`), costs (`super::bed`), the
 //! verdict (`super::figures`).
 
-mod chart;
+pub(super) mod chart;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

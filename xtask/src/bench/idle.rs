@@ -45,10 +45,60 @@ pub(crate) struct Options {
 }
 
 /// What was heard.
-struct Heard {
-    requests: Requests,
-    cpu: f64,
-    peak: f64,
+pub(super) struct Heard {
+    /// What the operator asked of the API server.
+    pub(super) requests: Requests,
+    /// CPU seconds of the operator in that time.
+    pub(super) cpu: f64,
+    /// Highest resident memory of the operator since its start, in MiB.
+    pub(super) peak: f64,
+}
+
+impl Heard {
+    /// Listens to the operator for a while.
+    ///
+    /// # Errors
+    /// When there is no audit log, or the operator has ended.
+    pub(super) fn listen(bed: &Bed, time: Duration) -> anyhow::Result<Self> {
+        let audit = bed.audit()?;
+        let cpu = process::cpu_seconds(bed.operators())?;
+        let mark = audit.mark()?;
+        std::thread::sleep(time);
+        let cpu = process::cpu_seconds(bed.operators())? - cpu;
+        std::thread::sleep(REOPENING);
+        let requests = audit.since(mark, OPERATOR)?;
+        Ok(Self { requests, cpu, peak: process::peak_mebibytes(bed.operators())? })
+    }
+
+    /// The requests for programs.
+    pub(super) fn to_json(&self) -> Vec<serde_json::Value> {
+        let lines = self.requests.iter();
+        let line = |(purpose, verb, resource, tally)| serde_json::json!({"purpose": purpose, "verb": verb, "resource": resource, "tally": tally});
+        lines.map(line).collect()
+    }
+
+    /// Prints the requests, and whether any was work.
+    #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+    pub(super) fn print(&self) {
+        println!(
+            "{:<10} {:<18} {:<36} {:>6} {:>8}",
+            "purpose", "verb", "resource", "count", "refused"
+        );
+        for (purpose, verb, resource, tally) in self.requests.iter() {
+            let word = match purpose {
+                Purpose::Watching => "watching",
+                Purpose::Leading => "leading",
+                Purpose::Work => "work",
+            };
+            println!(
+                "{word:<10} {verb:<18} {resource:<36} {:>6} {:>8}",
+                tally.count, tally.refused
+            );
+        }
+        let work = self.requests.total(Purpose::Work);
+        let verdict = if work == 0 { green("PASS") } else { red("FAIL") };
+        println!("requests that were work: {work}  {verdict} (at most 0)");
+    }
 }
 
 /// Listens, and prints the table.
@@ -77,16 +127,8 @@ fn listen(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Hea
         Ok(())
     })?;
     let minutes = options.minutes;
-    let heard = step(&format!("listening for {minutes} min"), || {
-        let audit = bed.audit()?;
-        let cpu = process::cpu_seconds(bed.operators())?;
-        let mark = audit.mark()?;
-        std::thread::sleep(Duration::from_secs(60 * u64::from(minutes)));
-        let cpu = process::cpu_seconds(bed.operators())? - cpu;
-        std::thread::sleep(REOPENING);
-        let requests = audit.since(mark, OPERATOR)?;
-        Ok(Heard { requests, cpu, peak: process::peak_mebibytes(bed.operators())? })
-    })?;
+    let time = Duration::from_secs(60 * u64::from(minutes));
+    let heard = step(&format!("listening for {minutes} min"), || Heard::listen(bed, time))?;
     step("removal", || {
         runtime.block_on(async {
             bed.remove(&kustomizations, source).await?;
@@ -126,32 +168,16 @@ async fn install(bed: &Bed, options: &Options) -> anyhow::Result<(Vec<String>, S
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 fn print(options: &Options, heard: &Heard, load: &str) {
-    let Heard { requests, cpu, peak } = heard;
+    let Heard { cpu, peak, .. } = heard;
     if options.target.output == Output::Json {
-        let lines: Vec<serde_json::Value> = requests
-            .iter()
-            .map(|(purpose, verb, resource, tally)| {
-                serde_json::json!({"purpose": purpose, "verb": verb, "resource": resource, "tally": tally})
-            })
-            .collect();
+        let lines = heard.to_json();
         let all = serde_json::json!({"load": load, "cpu": cpu, "peak": peak, "requests": lines});
         println!("{all}");
         return;
     }
     let (count, minutes) = (options.kustomizations, options.minutes);
     println!("\n{}", bold(&format!("{count} settled Kustomizations, {minutes} min")));
-    println!("{:<10} {:<18} {:<36} {:>6} {:>8}", "purpose", "verb", "resource", "count", "refused");
-    for (purpose, verb, resource, tally) in requests.iter() {
-        let word = match purpose {
-            Purpose::Watching => "watching",
-            Purpose::Leading => "leading",
-            Purpose::Work => "work",
-        };
-        println!("{word:<10} {verb:<18} {resource:<36} {:>6} {:>8}", tally.count, tally.refused);
-    }
-    let work = requests.total(Purpose::Work);
-    let verdict = if work == 0 { green("PASS") } else { red("FAIL") };
-    println!("requests that were work: {work}  {verdict} (at most 0)");
+    heard.print();
     println!("CPU of the operator: {cpu:.2} s; peak memory since its start: {peak:.1} MiB");
     samples::print_machine(load);
 }

@@ -83,7 +83,7 @@ pub(super) fn version(number: u32) -> String {
 }
 
 /// The files of a version.
-fn files(number: u32) -> [(String, String); 3] {
+pub(in crate::bench) fn files(number: u32) -> [(String, String); 3] {
     let any = App {
         name: "{{ .Release.Name }}".to_owned(),
         namespace: "{{ .Release.Namespace }}".to_owned(),
@@ -121,7 +121,7 @@ pub(super) fn template(work: &str, number: u32) -> String {
 }
 
 /// The objects of an application.
-pub(super) fn manifests(app: &App, number: u32) -> String {
+pub(in crate::bench) fn manifests(app: &App, number: u32) -> String {
     let App { name, namespace, work, .. } = app;
     let label = workload::LABEL;
     format!(
