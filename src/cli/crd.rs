@@ -1,6 +1,8 @@
 //! `windlass crd`: who uses a CustomResourceDefinition, and what another definition would do to its objects.
 //!
-//! Elsewhere: how that is judged (`controllers::crd_guard`, engine `crdguard`).
+//! In the folder: creating a definition and its objects from an export. Elsewhere: how that is judged (`controllers::crd_guard`, engine `crdguard`).
+
+mod restore;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -16,8 +18,9 @@ use serde_json::Value;
 
 use super::connection::{Connection, block_on};
 use super::version::Format;
-use crate::cluster::Cluster;
+use crate::cluster::discovery::Resource;
 use crate::cluster::pages::Part;
+use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::{claims, survey};
 
 /// Most objects that are counted.
@@ -42,6 +45,16 @@ enum Command {
         /// File with the new definition, `-` for stdin; other objects in it are ignored
         #[arg(required = true)]
         file: PathBuf,
+    },
+    /// Create a definition and its objects from the export that windlass made before it deleted them
+    ///
+    /// What exists stays as it is. Objects have other uids than before, no owner references and no managed fields; their
+    /// finalizers and statuses are restored. The status is 1 if an object cannot be created.
+    Restore {
+        #[command(flatten)]
+        shown: Shown,
+        #[command(flatten)]
+        how: restore::How,
     },
 }
 
@@ -78,15 +91,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }),
+        Some(Command::Restore { shown, how }) => block_on(restore::run(shown, how)),
     }
 }
 
+/// The resource of definitions.
+async fn definitions(cluster: &Cluster) -> Result<Resource, ClusterError> {
+    cluster.resource(&Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")).await
+}
+
 impl Shown {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
     async fn open(&self) -> anyhow::Result<(Cluster, Object)> {
-        let name = self.name.as_deref().unwrap_or_default();
+        let name = self.name();
         let (cluster, _) = self.connection.open().await?;
-        let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        let resource = cluster.resource(&gvk).await?;
+        let resource = definitions(&cluster).await?;
         let live = cluster.get(&resource, "", name).await?;
         let live = live.with_context(|| {
             format!("CustomResourceDefinition {name} not found; names are <plural>.<group>")

@@ -264,6 +264,7 @@ mod tests {
             "DriftCorrected",
             "NewArtifact",
             "CRDReleased",
+            "CRDExported",
             "ChartPullSucceeded",
             "ChartPackageSucceeded",
             "Open",

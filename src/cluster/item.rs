@@ -146,6 +146,24 @@ impl Wire for Shallow {
     }
 }
 
+/// An object of any kind as the API server sent it; only what it says about itself is read.
+#[derive(Debug)]
+pub(crate) struct Verbatim {
+    pub(crate) meta: Meta,
+    /// The object, at any depth.
+    pub(crate) json: Vec<u8>,
+}
+
+impl Wire for Verbatim {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(Self { meta: meta(json)?, json: json.to_vec() })
+    }
+
+    fn version(&self) -> &str {
+        &self.meta.resource_version
+    }
+}
+
 impl Wire for Sighted {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]

@@ -347,18 +347,18 @@ impl Cluster {
         self.merge_patch(resource, place, patch, &format!("{manager}{STRICT}")).await
     }
 
-    /// Changes the status of an object that is cluster-wide by a merge patch.
+    /// Changes the status of an object by a merge patch.
     ///
     /// # Errors
     /// The server's refusal.
     pub(crate) async fn merge_patch_status(
         &self,
         resource: &Resource,
-        name: &str,
+        (namespace, name): (&str, &str),
         patch: &Value,
         manager: &str,
     ) -> Result<(), ClusterError> {
-        let path = resource.path("", Some(name))?;
+        let path = resource.path(namespace, Some(name))?;
         let path = format!("{path}/status?fieldManager={manager}");
         let body = patch.to_string().into_bytes();
         self.send(Method::PATCH, &path, "application/merge-patch+json", body).await.map(drop)
@@ -404,9 +404,34 @@ impl Cluster {
         uid: &str,
         propagation: &str,
     ) -> Result<(), ClusterError> {
-        let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(()) };
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": propagation, "preconditions": {"uid": uid}});
+        self.delete_by(resource, (namespace, name), &options).await
+    }
+
+    /// What would become of a deletion; the object stays.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn try_delete(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), ClusterError> {
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"],
+            "preconditions": {"uid": uid}});
+        self.delete_by(resource, (namespace, name), &options).await
+    }
+
+    async fn delete_by(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        options: &Value,
+    ) -> Result<(), ClusterError> {
+        let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(()) };
         match self
             .send(Method::DELETE, &path, "application/json", options.to_string().into_bytes())
             .await

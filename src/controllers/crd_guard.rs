@@ -2,28 +2,33 @@
 //!
 //! Here: what may be done with a definition ([`Guard`]). In the folder: what a manifest says about it (`policy`), who
 //! else has a definition (`claims`), reading the objects (`survey`), moving them out of
-//! versions that go (`migrate`). Elsewhere: what breaks (engine `crdguard`), what
+//! versions that go (`migrate`), exporting them before they are deleted (`export`). Elsewhere: what breaks (engine `crdguard`), what
 //! follows (each applier).
 //!
 //! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
 //! named only if the applying identity may list them.
 
 pub(crate) mod claims;
+pub(crate) mod export;
 mod migrate;
 mod policy;
 pub(crate) mod survey;
 
 use crdguard::Verdict;
 use objects::Object;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use self::claims::Mark;
+use self::export::{Exported, Job};
 use self::policy::{POLICY, Policy, REMOVAL};
 use super::context::Context;
 use super::target::Target;
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
 use crate::settings::CrdGuard;
+
+/// Attempts at the release of a definition that others write at the same time.
+const RELEASE_ATTEMPTS: u32 = 4;
 
 /// Whether an object is a definition.
 pub(crate) fn is_definition(object: &Object) -> bool {
@@ -48,6 +53,8 @@ pub(crate) enum Change {
 pub(crate) enum Removal {
     /// It may be deleted.
     Allowed,
+    /// It may be deleted with its objects, which are exported; the text says how to restore them.
+    Exported(String),
     /// It stays without an owner; the text names its users.
     Released(String),
 }
@@ -214,16 +221,19 @@ impl<'a> Guard<'a> {
     /// Whether a live definition that left the manifests may be deleted; `mine` are the marks of its owner.
     ///
     /// # Errors
-    /// The API server could not be asked.
+    /// The API server could not be asked; [`ClusterError::Withheld`] where the end is confirmed and the objects cannot be
+    /// exported.
     pub(crate) async fn removal(
         &self,
         live: &Object,
         manager: &str,
         mine: &[Mark],
     ) -> Result<Removal, ClusterError> {
-        let is_confirmed = self.is_trusted() && live.annotation(REMOVAL) == Some(live.uid());
-        if self.is_off() || !is_definition(live) || is_confirmed {
+        if self.is_off() || !is_definition(live) {
             return Ok(Removal::Allowed);
+        }
+        if self.is_trusted() && live.annotation(REMOVAL) == Some(live.uid()) {
+            return self.confirmed(live, mine).await;
         }
         let mut users = claims::of(live, manager, mine);
         let objects = survey::users(self.target.as_ourselves(), live).await?;
@@ -242,7 +252,38 @@ impl<'a> Guard<'a> {
         Ok(Removal::Released(text))
     }
 
-    /// Removes the marks of its owner from a definition, so that no later prune deletes it.
+    /// Exports the objects of a definition that is deleted with them.
+    async fn confirmed(&self, live: &Object, mine: &[Mark]) -> Result<Removal, ClusterError> {
+        let (name, uid) = (live.name(), live.uid());
+        let cluster = &self.target.cluster;
+        if self.target.is_impersonated() {
+            // Who may not delete it has nothing exported.
+            let resource = cluster.resource(&live.gvk()).await?;
+            match cluster.try_delete(&resource, live.namespace(), name, uid).await {
+                Err(error) if error.code() == Some(403) => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let namespace = self.context.settings.runtime_namespace.as_str();
+        let job = Job { cluster: self.target.as_ourselves(), live, mine, namespace };
+        match job.run().await? {
+            Exported::Nothing => Ok(Removal::Allowed),
+            Exported::Objects(count) => {
+                let noun = if count == 1 { "object" } else { "objects" };
+                Ok(Removal::Exported(format!(
+                    "CustomResourceDefinition {name} is deleted with {count} {noun}, which are exported to Secrets in \
+                     namespace {namespace}; to restore them, run `windlass crd restore {name} --export {uid}`"
+                )))
+            }
+            Exported::Not(why) => Err(ClusterError::Withheld(format!(
+                "it is not deleted, because its objects cannot be exported: {why}; remove that cause, or the annotation \
+                 {REMOVAL}, or delete it without an export: `kubectl delete crd {name}`"
+            ))),
+        }
+    }
+
+    /// Removes the marks of its owner from a definition, so that no later prune deletes it, and what says that this field
+    /// manager applied it, so that it is no claim against the next owner.
     ///
     /// # Errors
     /// The API server's refusal, such as that of a definition that is another by now.
@@ -252,15 +293,41 @@ impl<'a> Guard<'a> {
         manager: &str,
         mine: &[Mark],
     ) -> Result<(), ClusterError> {
-        let taken = |is_label: bool| -> Map<String, Value> {
-            let of = mine.iter().filter(|it| it.is_label == is_label && it.is_on(live));
-            of.map(|it| (it.key.to_owned(), Value::Null)).collect()
-        };
-        let patch = json!({"metadata": {"uid": live.uid(), "labels": taken(true),
-            "annotations": taken(false)}});
+        self.stripped(live, Some(manager), (manager, mine)).await
+    }
+
+    /// Removes some marks from a definition that its owner keeps.
+    ///
+    /// # Errors
+    /// As those of [`Guard::release`].
+    pub(crate) async fn unmark(
+        &self,
+        live: &Object,
+        manager: &str,
+        mine: &[Mark],
+    ) -> Result<(), ClusterError> {
+        self.stripped(live, None, (manager, mine)).await
+    }
+
+    async fn stripped(
+        &self,
+        live: &Object,
+        gone: Option<&str>,
+        (manager, mine): (&str, &[Mark]),
+    ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&live.gvk()).await?;
-        cluster.merge_patch(&resource, ("", live.name()), &patch, manager).await?;
+        let (uid, mut live) = (live.uid().to_owned(), live.clone());
+        for attempt in 1.. {
+            let patch = claims::without(&live, &uid, gone, mine);
+            match cluster.merge_patch(&resource, ("", live.name()), &patch, manager).await {
+                Err(error) if error.is_conflict() && attempt < RELEASE_ATTEMPTS => {}
+                written => return written.map(drop),
+            }
+            // It was written since it was read.
+            let Some(now) = cluster.get(&resource, "", live.name()).await? else { break };
+            live = now;
+        }
         Ok(())
     }
 

@@ -137,6 +137,20 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let marks = [live.labels.unwrap_or_default(), live.annotations.unwrap_or_default()];
     ensure!(marks.iter().flatten().all(|(key, _)| !key.contains("helm")), "{marks:?}");
 
+    // Its end is confirmed: the objects of others are exported, and restored.
+    let again = charts.release("app", json!({})).await?;
+    story.await_ready(&again).await?;
+    let uid = story.expect(&crd(&group)).await?.metadata.uid.unwrap_or_default();
+    let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
+    story.merge(&crd(&group), confirmed).await?;
+    story.delete(&again).await?;
+    story.await_gone(&crd(&group), SOON).await?;
+    story.await_event("HelmRelease", "app", "CRDExported").await?;
+    story.windlass_says(&["crd", "restore", &format!("widgets.{group}")], true)?;
+    story.expect(&own(&group, "theirs")).await?;
+    let export = Target::new("v1", "Secret", &format!("crd-export-{uid}-0"));
+    story.delete(&export.in_namespace("flux-system")).await?;
+
     // Without objects the definition is deleted with its release.
     story.delete(&own(&group, "theirs")).await?;
     let again = charts.release("app", json!({})).await?;

@@ -93,6 +93,9 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     let before = story.expect(&crd(&group)).await?.metadata.uid;
     upstream.remove(&["one/crd.yaml"]).await?;
     story.await_event("Kustomization", "one", "CRDReleased").await?;
+    let managers = story.expect(&crd(&group)).await?.metadata.managed_fields.unwrap_or_default();
+    let is_applied = managers.iter().any(|it| it.operation.as_deref() == Some("Apply"));
+    ensure!(!is_applied, "a release leaves no claim: {managers:?}");
     let revision = upstream.push(&[("two/crd.yaml", widget_crd(&group))]).await?;
     story.await_applied("two", &revision).await?;
     story.await_applied("one", &revision).await?;

@@ -1,7 +1,7 @@
-//! Whether a new CustomResourceDefinition fits the objects that exist.
+//! Whether a new CustomResourceDefinition fits the objects that exist, and exports of both.
 //!
 //! Here: reading definitions ([`Definition`]), judging a change of one by live objects ([`Judge`]), and what comes of it
-//! ([`Verdict`]). The schemas are the structural schemas of Kubernetes: an object is defaulted, pruned and validated as
+//! ([`Verdict`]); a definition and its objects as an [`Export`]. The schemas are the structural schemas of Kubernetes: an object is defaulted, pruned and validated as
 //! the API server would do it under the new definition, which it cannot be asked about before it is written.
 //! Elsewhere: reading definitions and objects from a cluster, and what follows from a verdict (the program).
 //!
@@ -15,6 +15,7 @@
 mod check;
 mod defaults;
 mod definition;
+mod export;
 mod format;
 mod judge;
 mod migration;
@@ -28,6 +29,7 @@ mod verdict;
 mod tests;
 
 pub use definition::{Conversion, Definition, Fault, ServiceReference, Version};
+pub use export::{Export, Exporter, Import, ImportError, Restored, TooLarge};
 pub use judge::{Facts, Judge, Presence};
 pub use migration::{Migration, Move};
 pub use schema::Schema;

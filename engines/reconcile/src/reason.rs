@@ -122,6 +122,8 @@ reasons! {
     CRD_INCOMPATIBLE = "CRDIncompatible";
     /// A CustomResourceDefinition is left to those who still use it, instead of being deleted.
     CRD_RELEASED = "CRDReleased";
+    /// The objects of a CustomResourceDefinition are exported, and it is deleted with them.
+    CRD_EXPORTED = "CRDExported";
     /// Somebody else undoes what is applied, again and again.
     CONTESTED = "Contested";
     /// A window is open.

@@ -1,7 +1,7 @@
 //! Who has a definition, by its labels, annotations and field managers.
 
 use objects::Object;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// A label or annotation that says whose an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,14 +53,40 @@ pub(crate) fn of(live: &Object, manager: &str, mine: &[Mark]) -> Vec<String> {
             all.push(format!("{what} {}/{named}", said(namespace).unwrap_or_default()));
         }
     }
-    let entries = live.meta("managedFields").and_then(Value::as_array);
-    for entry in entries.into_iter().flatten() {
-        let is_apply = entry["operation"] == "Apply" && entry["subresource"].is_null();
-        if let Some(other) = entry["manager"].as_str().filter(|it| is_apply && *it != manager) {
+    for entry in entries(live) {
+        if let Some(other) = applier(entry).filter(|it| *it != manager) {
             all.push(format!("the field manager {other}"));
         }
     }
     all
+}
+
+fn entries(live: &Object) -> impl Iterator<Item = &Value> {
+    live.meta("managedFields").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Who applied what an entry of `managedFields` lists.
+fn applier(entry: &Value) -> Option<&str> {
+    let is_apply = entry["operation"] == "Apply" && entry["subresource"].is_null();
+    entry["manager"].as_str().filter(|_| is_apply)
+}
+
+/// The patch that removes `mine` from a definition with this uid, and the entry of a field manager that is `gone`.
+pub(super) fn without(live: &Object, uid: &str, gone: Option<&str>, mine: &[Mark]) -> Value {
+    let taken = |is_label: bool| -> Map<String, Value> {
+        let of = mine.iter().filter(|it| it.is_label == is_label && it.is_on(live));
+        of.map(|it| (it.key.to_owned(), Value::Null)).collect()
+    };
+    let mut patch = json!({"metadata": {"uid": uid, "resourceVersion": live.meta("resourceVersion"),
+        "labels": taken(true), "annotations": taken(false)}});
+    if let Some(gone) = gone {
+        let kept = entries(live).filter(|it| applier(it) != Some(gone)).cloned();
+        let kept: Vec<Value> = kept.collect();
+        // An empty list would change nothing.
+        let kept = if kept.is_empty() { vec![json!({})] } else { kept };
+        patch["metadata"]["managedFields"] = kept.into();
+    }
+    patch
 }
 
 #[cfg(test)]
@@ -90,5 +116,15 @@ mod tests {
             ["Kustomization infra/crds", "the Helm release other/mine", "the field manager argocd"]
         );
         assert!(mine[0].is_on(&live) && !mine[3].is_on(&live));
+        let patch = without(&live, "u", Some("helm-controller"), &mine);
+        assert_eq!(
+            patch["metadata"]["managedFields"],
+            json!([{"manager": "kube-apiserver", "operation": "Update"},
+                {"manager": "argocd", "operation": "Apply"}])
+        );
+        let labels =
+            json!({"helm.toolkit.fluxcd.io/name": null, "helm.toolkit.fluxcd.io/namespace": null});
+        assert_eq!(patch["metadata"]["labels"], labels);
+        assert_eq!(patch["metadata"]["annotations"], json!({"meta.helm.sh/release-name": null}));
     }
 }

@@ -106,7 +106,7 @@ pub(super) async fn migrate(
     let patch = json!({"metadata": {"resourceVersion": now.meta("resourceVersion")},
         "status": {"storedVersions": [migration.storage]}});
     // That all objects were moved is what windlass knows; who may change a definition need not be able to change its status.
-    target.as_ourselves().merge_patch_status(definitions, &name, &patch, manager).await?;
+    target.as_ourselves().merge_patch_status(definitions, ("", &name), &patch, manager).await?;
     Ok(Ok(()))
 }
 

@@ -107,7 +107,7 @@ fn broken(text: &str) -> ClusterError {
 }
 
 /// Whether the API server serves the objects of a live definition.
-fn is_established(definition: &Value) -> bool {
+pub(crate) fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
 }

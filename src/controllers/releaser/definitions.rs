@@ -128,7 +128,8 @@ impl<O: Owner> World<O> {
         Ok(migrated.map_err(|error| self.no_answer(&error))?.err())
     }
 
-    /// Releases a definition that left the release and is still used, instead of deleting it; `false` if it is not used.
+    /// Releases a definition that left the release and is still used, instead of deleting it; `false` if it is to be
+    /// deleted.
     ///
     /// # Errors
     /// The API server's refusal.
@@ -148,14 +149,22 @@ impl<O: Owner> World<O> {
         let guard = self.guard();
         if self.comes_with_the_chart(live.name()) {
             // It is no object of the release any more, and the owner keeps it.
-            guard.release(live, MANAGER, &mine[2..]).await?;
+            guard.unmark(live, MANAGER, &mine[2..]).await?;
             return Ok(true);
         }
         let removal = self.permit.aside(guard.removal(live, MANAGER, &mine)).await?;
-        let Removal::Released(text) = removal else { return Ok(false) };
-        guard.release(live, MANAGER, &mine).await?;
-        self.tell_of(reason::CRD_RELEASED, Severity::Info, &text);
-        Ok(true)
+        match removal {
+            Removal::Allowed => Ok(false),
+            Removal::Exported(text) => {
+                self.tell_of(reason::CRD_EXPORTED, Severity::Info, &text);
+                Ok(false)
+            }
+            Removal::Released(text) => {
+                guard.release(live, MANAGER, &mine).await?;
+                self.tell_of(reason::CRD_RELEASED, Severity::Info, &text);
+                Ok(true)
+            }
+        }
     }
 
     /// Whether a definition is one of `crds/` now: a chart that moved it there has not given it up.

@@ -2,6 +2,7 @@
 //!
 //! Here: the list, and what a scenario is played on. Elsewhere: the scenarios themselves.
 
+mod crds;
 mod helm_release;
 mod helmfile;
 mod kustomization;
@@ -19,6 +20,7 @@ pub(super) fn all() -> Vec<fn() -> Box<dyn Scenario>> {
         || Box::new(kustomization::Kustomizations),
         || Box::new(helm_release::HelmReleases),
         || Box::new(helmfile::Helmfiles),
+        || Box::new(crds::Definitions::default()),
     ]
 }
 

@@ -320,6 +320,7 @@ fn the_values_of_the_chart_are_checked_and_have_their_effect() {
     let wanted = [
         "windlass-controller",
         "windlass-controller-cluster-admin",
+        "windlass-controller-crd-exports",
         "windlass-controller-leader-election",
         "windlass-controller-watch",
     ];

@@ -253,7 +253,7 @@ impl World {
         Ok(())
     }
 
-    /// Releases a CustomResourceDefinition that is still used, instead of deleting it; `false` if it is not used.
+    /// Releases a CustomResourceDefinition that is still used, instead of deleting it; `false` if it is to be deleted.
     async fn released(&self, live: &Object) -> Result<bool, ClusterError> {
         let guard = Guard::new(&self.context, &self.target);
         let mine = [
@@ -261,17 +261,21 @@ impl World {
             Mark::label(apply::meta::OWNER_NAMESPACE, &self.node.namespace),
         ];
         let removal = guard.removal(live, MANAGER, &mine);
-        let Removal::Released(message) = self.permit.aside(removal).await? else {
-            return Ok(false);
+        let (why, message, stays) = match self.permit.aside(removal).await? {
+            Removal::Allowed => return Ok(false),
+            Removal::Exported(text) => (reason::CRD_EXPORTED, text, false),
+            Removal::Released(text) => (reason::CRD_RELEASED, text, true),
         };
-        guard.release(live, MANAGER, &mine).await?;
+        if stays {
+            guard.release(live, MANAGER, &mine).await?;
+        }
         let event = Event {
             severity: Severity::Info,
-            reason: reason::CRD_RELEASED.as_str().to_owned(),
+            reason: why.as_str().to_owned(),
             message,
             metadata: BTreeMap::new(),
         };
         self.context.events.announce(&*self.object(), Kustomization::CONTROLLER, event);
-        Ok(true)
+        Ok(stays)
     }
 }

@@ -1,0 +1,157 @@
+//! The confirmed end of a definition: its objects are exported, and `windlass crd restore` creates them again.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::{config_map, widget, widget_crd};
+use e2e::harness::{Story, Target};
+use e2e::random::Random;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+fn crd(group: &str) -> Target {
+    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+}
+
+fn own(group: &str, name: &str) -> Target {
+    Target::new(&format!("{group}/v1"), "Widget", name)
+}
+
+/// Confirms the end of a definition; its uid.
+async fn confirm(story: &Story, group: &str) -> Result<String> {
+    let uid = story.expect(&crd(group)).await?.metadata.uid.context("no uid")?;
+    let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
+    story.merge(&crd(group), confirmed).await?;
+    Ok(uid)
+}
+
+/// What an object is to those who use it.
+fn kept(object: &DynamicObject) -> Value {
+    json!({"labels": object.metadata.labels, "annotations": object.metadata.annotations,
+        "finalizers": object.metadata.finalizers, "spec": object.data["spec"],
+        "status": object.data["status"]})
+}
+
+/// Lets objects go that wait for another controller.
+async fn let_go(story: &Story, group: &str, name: &str) -> Result<()> {
+    let is_leaving = |it: &DynamicObject| it.metadata.deletion_timestamp.is_some();
+    story.await_object(&own(group, name), SOON, is_leaving).await?;
+    story.merge(&own(group, name), json!({"metadata": {"finalizers": null}})).await.map(drop)
+}
+
+/// A letter that says six bits, so that a text of them can hardly be packed.
+fn letter(random: &mut Random) -> char {
+    let all = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    all.get(random.below(all.len())).copied().map_or('A', char::from)
+}
+
+/// Deletes the Secrets of an export.
+async fn forget(story: &Story, uid: &str) -> Result<()> {
+    let first = Target::new("v1", "Secret", &format!("crd-export-{uid}-0"));
+    story.delete(&first.in_namespace("flux-system")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every_object()
+-> Result<()> {
+    let story = Story::with_windlass("guard-export").await?;
+    let group = format!("{}.test", story.namespace);
+    let name = format!("widgets.{group}");
+    let _upstream = story.follow("app", &[("crd.yaml", widget_crd(&group))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.apply(&widget(&group, "plain")).await?;
+    story
+        .apply_value(json!({"apiVersion": format!("{group}/v1"), "kind": "Widget",
+            "metadata": {"name": "held", "labels": {"a": "b"}, "annotations": {"c": "d\ne"},
+                "finalizers": ["example.com/held"],
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": story.namespace,
+                    "uid": "00000000-0000-0000-0000-000000000000"}]},
+            "spec": {"size": 1.5, "list": [null, {"deep": [[1]]}], "text": "é\n"}}))
+        .await?;
+    story.merge_status(&own(&group, "held"), json!({"status": {"id": "i-1"}})).await?;
+    let mut before = Vec::new();
+    for name in ["plain", "held"] {
+        before.push(kept(&story.expect(&own(&group, name)).await?));
+    }
+    let definition = story.expect(&crd(&group)).await?.data["spec"].clone();
+
+    let uid = confirm(&story, &group).await?;
+    story.delete(&app).await?;
+    story.await_event("Kustomization", "app", "CRDExported").await?;
+    let_go(&story, &group, "held").await?;
+    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&app, SOON).await?;
+
+    let tried = story.windlass_says(&["crd", "restore", &name, "--dry-run"], true)?;
+    ensure!(tried.contains("objects would be created: 2"), "{tried}");
+    ensure!(story.read(&crd(&group)).await?.is_none(), "a dry run created it");
+    let said = story.windlass_says(&["crd", "restore", &name, "-o", "json"], true)?;
+    let said: Value = serde_json::from_str(&said)?;
+    ensure!(said["export"] == uid && said["definitionCreated"] == true, "{said}");
+    ensure!(said["created"] == 2 && said["withoutOwners"] == 1, "{said}");
+    let live = story.expect(&crd(&group)).await?;
+    ensure!(live.data["spec"] == definition, "{}", live.data["spec"]);
+    let labels = live.metadata.labels.unwrap_or_default();
+    ensure!(labels.keys().all(|it| !it.starts_with("kustomize")), "{labels:?}");
+    for (name, before) in ["plain", "held"].into_iter().zip(&before) {
+        let after = kept(&story.expect(&own(&group, name)).await?);
+        ensure!(after == *before, "{after} was {before}");
+    }
+    // What exists stays as it is, and what is missing is created.
+    story.merge(&own(&group, "held"), json!({"spec": {"size": 2}})).await?;
+    story.delete(&own(&group, "plain")).await?;
+    let again = story.windlass_says(&["crd", "restore", &name, "--export", &uid], true)?;
+    ensure!(again.contains("objects created: 1\n") && again.contains("exist, and stay"), "{again}");
+    ensure!(story.expect(&own(&group, "held")).await?.data["spec"]["size"] == 2, "it was written");
+    let other = story.windlass_says(&["crd", "restore", &name, "--export", "other"], false)?;
+    ensure!(other.contains("has no export other"), "{other}");
+
+    story.delete(&own(&group, "held")).await?;
+    let_go(&story, &group, "held").await?;
+    story.delete(&crd(&group)).await?;
+    forget(&story, &uid).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted() -> Result<()> {
+    let story = Story::with_windlass("guard-too-large").await?;
+    let group = format!("{}.test", story.namespace);
+    let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"retryInterval": "2s"})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    let mut random = Random::new(1);
+    let names: Vec<String> = (0..22).map(|at| format!("large-{at}")).collect();
+    for name in &names {
+        let text: String = (0..1_000_000).map(|_| letter(&mut random)).collect();
+        story.apply(&widget(&group, name).replace("size: 1", &format!("text: \"{text}\""))).await?;
+    }
+    let uid = confirm(&story, &group).await?;
+    let revision = upstream.remove(&["crd.yaml"]).await?;
+    let text = story.await_failure(&app, "PruneFailed").await?;
+    let why = "its objects cannot be exported: they are more than 14400 KiB when packed";
+    ensure!(text.contains(why) && text.contains("windlass.dev/crd-removal"), "{text}");
+    let live = story.expect(&crd(&group)).await?;
+    ensure!(live.metadata.deletion_timestamp.is_none(), "it is being deleted");
+    for name in &names {
+        story.expect(&own(&group, name)).await?;
+    }
+    // The cause is removed, and the end goes on.
+    for name in &names[2..] {
+        story.delete(&own(&group, name)).await?;
+    }
+    story.await_gone(&crd(&group), SOON).await?;
+    story.await_applied("app", &revision).await?;
+    let name = format!("widgets.{group}");
+    let said = story.windlass_says(&["crd", "restore", &name], true)?;
+    ensure!(said.contains("objects created: "), "{said}");
+    story.expect(&own(&group, &names[0])).await?;
+    story.delete(&crd(&group)).await?;
+    forget(&story, &uid).await?;
+    story.end().await
+}

@@ -1,0 +1,218 @@
+//! A Kustomization with a CustomResourceDefinition that others have objects of: a version that they are stored in is
+//! dropped, the definition is deleted with them on confirmation, and a user restores all of it.
+//!
+//! Here: the manifests of each revision, and that no object is lost. Elsewhere: what a scenario is (`super`).
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use e2e::harness::flux::condition;
+use e2e::harness::manifests::{config_map, widget_crd};
+use e2e::harness::{Story, Target};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+
+use super::{Scenario, Stage};
+use crate::ownership::kind;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Definitions {
+    /// The uids of the objects that a user made.
+    made: OnceLock<BTreeMap<String, String>>,
+}
+
+const ACTS: [&str; 5] =
+    ["install", "drop a stored version", "confirmed removal", "restore", "delete"];
+
+/// The source.
+const SOURCE: &str = "work";
+
+/// The objects of a user.
+const OBJECTS: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
+
+/// How long a definition may take until its objects can be created.
+const SERVED: Duration = Duration::from_secs(20);
+
+impl Scenario for Definitions {
+    fn name(&self) -> &'static str {
+        "crds"
+    }
+
+    fn acts(&self) -> &'static [&'static str] {
+        &ACTS
+    }
+
+    fn kinds(&self, _: &str) -> Vec<ApiResource> {
+        vec![kind("v1", "ConfigMap"), kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")]
+    }
+
+    fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool {
+        match act {
+            0 | 1 | 3 => false,
+            2 => name == definition_name(namespace),
+            _ => true,
+        }
+    }
+
+    fn begin<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a mut Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+        self.begun(act, stage).boxed_local()
+    }
+
+    fn is_done<'a>(
+        &'a self,
+        act: usize,
+        stage: &'a Stage,
+    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
+        self.done(act, stage).boxed_local()
+    }
+}
+
+impl Definitions {
+    async fn begun(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+        let group = group(&stage.story.namespace);
+        let definition = "app/definition.yaml".to_owned();
+        match act {
+            0 => {
+                let note = ("app/note.yaml".to_owned(), config_map("note", "1"));
+                stage.commit(&[(definition, both_versions(&group)?), note])?;
+                let url = stage.server.url(&stage.repository);
+                stage.story.git_repository(SOURCE, &url, json!({})).await?;
+                stage.story.kustomization("app", SOURCE, json!({"path": "./app"})).await
+            }
+            1 => {
+                let made = make(&stage.story, &group).await?;
+                self.made.set(made).ok().context("the objects were made before")?;
+                stage.commit(&[(definition, widget_crd(&group))])?;
+                stage.request(SOURCE).await
+            }
+            2 => {
+                let live = stage.story.expect(&target(&group)).await?;
+                let uid = live.metadata.uid.context("it has no uid")?;
+                let confirmed =
+                    json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
+                stage.story.merge(&target(&group), confirmed).await?;
+                stage.repository.git(&["rm", "-q", "--", "app/definition.yaml"])?;
+                stage.commit(&[("app/note.yaml".into(), config_map("note", "2"))])?;
+                stage.request(SOURCE).await
+            }
+            3 => {
+                let name = definition_name(&stage.story.namespace);
+                let place = ["--namespace", &stage.story.namespace];
+                let command = [&["crd", "restore", name.as_str()], &place[..]].concat();
+                stage.story.windlass_says(&command, true).map(drop)
+            }
+            4 => {
+                stage.story.delete(&target(&group)).await?;
+                stage.story.delete(&Target::kustomization("app")).await?;
+                stage.story.delete(&Target::git_repository(SOURCE)).await
+            }
+            _ => bail!("there is no act {act}"),
+        }
+    }
+
+    async fn done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+        let story = &stage.story;
+        let group = group(&story.namespace);
+        let definition = story.read(&target(&group)).await?;
+        let app = story.read(&Target::kustomization("app")).await?;
+        if act == 4 {
+            let source = story.read(&Target::git_repository(SOURCE)).await?;
+            return Ok(app.is_none() && source.is_none() && definition.is_none());
+        }
+        let revision = stage.revision();
+        let is_ready = app.is_some_and(|app| {
+            condition(&app, "Ready")["status"] == "True"
+                && app.data["status"]["lastAppliedRevision"] == revision
+        });
+        let stored = definition.as_ref().map(|it| it.data["status"]["storedVersions"].clone());
+        let is_right = match act {
+            0 => definition.is_some(),
+            1 => stored == Some(json!(["v1"])) && self.are_there(story, &group, true).await?,
+            2 => definition.is_none(),
+            _ => self.are_there(story, &group, false).await?,
+        };
+        Ok(is_ready && is_right)
+    }
+
+    /// Whether a user's objects are as they were made; `same` if they may not have been created again.
+    async fn are_there(&self, story: &Story, group: &str, same: bool) -> anyhow::Result<bool> {
+        let made = self.made.get().context("nothing was made")?;
+        for (at, name) in OBJECTS.iter().enumerate() {
+            let Some(live) = story.read(&own(group, name)).await? else { return Ok(false) };
+            let is_same = live.metadata.uid.as_ref() == made.get(*name);
+            let is_right = live.data["spec"] == spec(at) && live.data["status"] == status(at);
+            if !is_right || (same && !is_same) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Creates a user's objects, which are stored in the version that is dropped; their uids. Nobody writes that version, or
+/// it would not be dropped.
+async fn make(story: &Story, group: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let deadline = Instant::now() + SERVED;
+    let mut made = BTreeMap::new();
+    for (at, name) in OBJECTS.into_iter().enumerate() {
+        let object = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget",
+            "metadata": {"name": name}, "spec": spec(at)});
+        let created = loop {
+            match story.apply_value(object.clone()).await {
+                Ok(created) => break created,
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        };
+        let status = json!({"status": status(at)});
+        story.merge_status(&own(group, name), status).await?;
+        made.insert(name.to_owned(), created.metadata.uid.context("it has no uid")?);
+    }
+    Ok(made)
+}
+
+fn spec(at: usize) -> Value {
+    json!({"size": at, "text": format!("of {at}\n")})
+}
+
+fn status(at: usize) -> Value {
+    json!({"id": format!("i-{at}")})
+}
+
+fn group(namespace: &str) -> String {
+    format!("{namespace}.example.com")
+}
+
+fn definition_name(namespace: &str) -> String {
+    format!("widgets.{}", group(namespace))
+}
+
+fn target(group: &str) -> Target {
+    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+}
+
+fn own(group: &str, name: &str) -> Target {
+    Target::new(&format!("{group}/v1"), "Widget", name)
+}
+
+/// The definition with an older version besides, which objects are stored in.
+fn both_versions(group: &str) -> anyhow::Result<String> {
+    let mut definition = goyaml::to_json(widget_crd(group).as_bytes())?;
+    let versions = definition["spec"]["versions"].as_array_mut().context("no versions")?;
+    let mut old = versions.first().context("no version")?.clone();
+    (old["name"], old["storage"]) = (json!("v1alpha1"), json!(true));
+    for version in versions.iter_mut() {
+        version["storage"] = json!(false);
+    }
+    versions.push(old);
+    Ok(definition.to_string())
+}
