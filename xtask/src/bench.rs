@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`),
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`),
 //! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -12,6 +12,7 @@ mod bed;
 mod beside;
 mod build;
 pub(crate) mod chart_archive;
+mod crds;
 mod figures;
 mod helm_releases;
 mod helmfile;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Build(build::Options),
     /// How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile
     Helmfile(helmfile::Options),
+    /// How fast objects are moved out of a version that is dropped, and in how much memory, beside the raw client
+    Crds(crds::Options),
     /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
     HelmfileReleases(helmfile_releases::Options),
 }
@@ -82,6 +85,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Template(options) => as_shipped(|| template::run(options)),
         Command::Build(options) => as_shipped(|| build::run(options)),
         Command::Helmfile(options) => as_shipped(|| helmfile::run(options)),
+        Command::Crds(options) => as_shipped(|| crds::run(options)),
         Command::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
     }
 }

@@ -23,6 +23,11 @@ use tower::{BoxError, ServiceBuilder};
 /// How many requests are under way at once.
 const IN_FLIGHT: usize = 16;
 
+/// What bodies are.
+const JSON: &str = "json";
+const APPLY: &str = "apply-patch+yaml";
+const MERGE: &str = "merge-patch+json";
+
 /// Where its account is.
 const NAMESPACE: &str = "windlass-bench";
 
@@ -86,7 +91,7 @@ impl Raw {
             "spec": {"expirationSeconds": 7200},
         });
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/raw/token");
-        let answer = administrator.send("POST", &path, serde_json::to_vec(&ask)?).await?;
+        let answer = administrator.send("POST", &path, JSON, serde_json::to_vec(&ask)?).await?;
         let answer: Value = serde_json::from_slice(&answer)?;
         let token = answer.pointer("/status/token").and_then(Value::as_str);
         let token = token.context("the API server sent no token")?;
@@ -98,7 +103,7 @@ impl Raw {
         .await?;
         let raw = Self { client: stack(&config)? };
         // The connection is there before anything is measured.
-        raw.send("GET", "/version", Vec::new()).await?;
+        raw.send("GET", "/version", JSON, Vec::new()).await?;
         Ok(raw)
     }
 
@@ -111,7 +116,7 @@ impl Raw {
         let send = |object: &Prepared| {
             let (path, body) = (object.path.clone(), object.body.clone());
             async move {
-                self.send("PATCH", &path, body).await?;
+                self.send("PATCH", &path, APPLY, body).await?;
                 anyhow::Ok(begun.elapsed())
             }
         };
@@ -125,14 +130,57 @@ impl Raw {
     pub(super) async fn delete(&self, objects: &[Prepared]) -> anyhow::Result<()> {
         let send = |object: &Prepared| {
             let path = object.path.split('?').next().unwrap_or_default().to_owned();
-            async move { self.send("DELETE", &path, Vec::new()).await.map(drop) }
+            async move { self.send("DELETE", &path, JSON, Vec::new()).await.map(drop) }
         };
         let sent = futures::stream::iter(objects).map(send).buffer_unordered(IN_FLIGHT);
         sent.try_collect().await
     }
 
-    async fn send(&self, method: &str, path: &str, body: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        let content = if method == "PATCH" { "apply-patch+yaml" } else { "json" };
+    /// The names of the objects at a path, read in pages.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(super) async fn names(&self, path: &str) -> anyhow::Result<Vec<String>> {
+        let (mut names, mut from) = (Vec::new(), String::new());
+        loop {
+            let page = format!("{path}?limit=500{from}");
+            let answer: Value =
+                serde_json::from_slice(&self.send("GET", &page, JSON, Vec::new()).await?)?;
+            let items = answer["items"].as_array().into_iter().flatten();
+            names.extend(items.filter_map(|it| it["metadata"]["name"].as_str().map(str::to_owned)));
+            match answer["metadata"]["continue"].as_str() {
+                // It is base64 without padding, which stands for itself in a query.
+                Some(next) if !next.is_empty() => from = format!("&continue={next}"),
+                _ => return Ok(names),
+            }
+        }
+    }
+
+    /// Sends the same merge patch to several paths, so many at a time.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(super) async fn merge(
+        &self,
+        paths: &[String],
+        patch: &Value,
+        at_once: usize,
+    ) -> anyhow::Result<()> {
+        let body = serde_json::to_vec(patch)?;
+        let send = |path: &String| {
+            let (path, body) = (path.clone(), body.clone());
+            async move { self.send("PATCH", &path, MERGE, body).await.map(drop) }
+        };
+        futures::stream::iter(paths).map(send).buffer_unordered(at_once).try_collect().await
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: Vec<u8>,
+    ) -> anyhow::Result<Vec<u8>> {
         let request = Request::builder()
             .method(method)
             .uri(path)
