@@ -194,6 +194,18 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
         Secret,
         r#"{"kubeConfig": {"secretRef": {"name": "NAME", "key": "a"}}}"#,
     ),
+    (
+        "Helmfile",
+        "kubeContexts{}.configMapRef",
+        Unsupported,
+        r#"{"kubeContexts": {"east": {"configMapRef": {"name": "NAME"}}}}"#,
+    ),
+    (
+        "Helmfile",
+        "kubeContexts{}.secretRef",
+        Secret,
+        r#"{"kubeContexts": {"east": {"secretRef": {"name": "NAME", "key": "a"}}}}"#,
+    ),
     ("Helmfile", "serviceAccountName", Account, r#"{"serviceAccountName": "NAME"}"#),
     (
         "Helmfile",
@@ -572,7 +584,8 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     }
     let first = async |case: &Case| match case.field {
         Unsupported => {
-            let field = format!("spec.{}", case.path.split(['.', '[']).next().unwrap_or_default());
+            let field =
+                format!("spec.{}", case.path.split(['.', '[', '{']).next().unwrap_or_default());
             let holds = |text: &str| text.contains("not supported") && text.contains(&field);
             case.told(story, "reported as unsupported", holds).await.map(drop)
         }

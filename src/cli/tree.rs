@@ -108,6 +108,7 @@ impl Grower<'_> {
             if related::is_elsewhere(&object) {
                 below.extend(self.elsewhere(std::mem::take(&mut ids)));
             }
+            below.extend(self.elsewhere(related::in_contexts(&object)));
             let (users, unreadable) = self.users(&id).await?;
             below.extend(unreadable);
             ids.extend(users);
@@ -137,12 +138,12 @@ impl Grower<'_> {
         Ok(Branch { below, ..describe(&id, Ok(Some(object))) })
     }
 
-    /// What was applied in the cluster of `spec.kubeConfig`, of which no object is read.
+    /// What was applied in the clusters of `spec.kubeConfig` and `spec.kubeContexts`, of which no object is read.
     fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<Branch> {
         ids.retain(|id| !self.is_compact || related::is_reconciled(id));
         ids.truncate(self.left);
         self.left -= ids.len();
-        let why = "is in the cluster of spec.kubeConfig, which is not read";
+        let why = "is in another cluster (spec.kubeConfig or spec.kubeContexts), which is not read";
         ids.iter().map(|id| describe(id, Err(why.to_owned()))).collect()
     }
 

@@ -371,7 +371,8 @@ impl<K: Applied> Session<K> {
         }
     }
 
-    fn wanted<'a>(&'a self, object: &'a K) -> Wanted<'a> {
+    /// What a spec says about where and as whom.
+    pub(crate) fn wanted<'a>(&'a self, object: &'a K) -> Wanted<'a> {
         let (kube_config, account) = (object.kube_config(), object.service_account_name());
         Wanted::new(&self.context.settings, &self.node.namespace, kube_config, account)
     }

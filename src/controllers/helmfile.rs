@@ -2,17 +2,19 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
 //! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `fetching`, `files`, `values`, `charts`), the releases
-//! (`keep`, `request`, `book`; `releaser`, of which it is an owner), deletion (`finalize`).
+//! (`keep`, `request`, `book`, `hooks`; `releaser`, of which it is an owner), their clusters (`places`), deletion (`finalize`).
 
 mod book;
 pub(crate) mod charts;
 mod fetching;
 mod files;
 mod finalize;
+mod hooks;
 mod keep;
 mod model;
 pub(super) mod operator;
 mod origin;
+mod places;
 mod plan;
 mod report;
 mod request;
@@ -40,6 +42,7 @@ use self::fetching::{NOT_VERIFIED, Reaching};
 use self::keep::{Outcome, Outcomes, Remembered};
 use self::model::Model;
 use self::origin::{Fetched, Origin};
+use self::places::Places;
 use self::plan::{Inputs, Key, Planned};
 use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
@@ -162,8 +165,7 @@ impl<K: Model> Applied for K {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
         let memory = session.memory();
         let known = |row: &crds::helmfile::ReleaseRow| {
-            let key = Key { namespace: row.namespace.clone(), name: row.name.clone() };
-            memory.releases.get(&key).and_then(|it| it.drive.under_way())
+            memory.releases.get(&Key::of(row)).and_then(|it| it.drive.under_way())
         };
         // What this process does not know, the row says.
         Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
@@ -198,9 +200,14 @@ impl<K: Model> Applied for K {
         }
     }
 
-    async fn read(_: &Context, object: &Self, references: &mut References) -> Result<Named, Rest> {
+    async fn read(
+        context: &Context,
+        object: &Self,
+        references: &mut References,
+    ) -> Result<Named, Rest> {
         let namespace = object.namespace().unwrap_or_default();
-        wish::read(&object.asked(), (&namespace, &object.name_any()), references).await
+        let who = (&*namespace, &*object.name_any());
+        wish::read(context, &object.asked(), who, references).await
     }
 
     async fn reconcile(
@@ -279,7 +286,8 @@ impl<K: Model> Session<K> {
             Ok(planned) => planned,
             Err(rest) => return early(rest, &origin),
         };
-        self.apply(&asking, origin.revision(), (&target, &named.secrets), planned).await
+        let places = Places::new(&target, &named.contexts);
+        self.apply(&asking, origin.revision(), (&places, &named.secrets), planned).await
     }
 
     /// Keeps the releases of a plan, then uninstalls those that left.
@@ -287,7 +295,7 @@ impl<K: Model> Session<K> {
         &self,
         asking: &Asking<'_, K>,
         revision: &str,
-        (target, secrets): (&Arc<Target>, &Masking),
+        (places, secrets): (&Places, &Masking),
         planned: Arc<Planned>,
     ) -> Option<Ended<K>> {
         let Asking { object, spec, timeouts } = *asking;
@@ -307,7 +315,7 @@ impl<K: Model> Session<K> {
         let run = keep::Run {
             object,
             spec,
-            target,
+            places,
             timeouts,
             book: &book,
             secrets,
@@ -333,16 +341,16 @@ impl<K: Model> Session<K> {
     /// Uninstalls releases that are no longer in the helmfile, or gives them up.
     async fn prune(&self, planned: &Planned, run: &keep::Run<'_, K>) -> Option<Outcomes> {
         let rows = run.book.rows();
-        let left =
-            rows.iter().map(|row| Key { namespace: row.namespace.clone(), name: row.name.clone() });
-        let left: Vec<Key> =
-            left.filter(|key| !planned.releases.iter().any(|it| it.key == *key)).collect();
-        let goes = |key: &&Key| run.spec.prune || planned.unwanted.contains(key);
+        let is_left = |key: &Key| !planned.releases.iter().any(|it| it.key == *key);
+        let left: Vec<Key> = rows.iter().map(Key::of).filter(is_left).collect();
+        let goes = |key: &&Key| {
+            run.places.find(key).is_some() && (run.spec.prune || planned.unwanted.contains(key))
+        };
         let (leaving, given_up): (Vec<&Key>, Vec<&Key>) = left.iter().partition(goes);
         for key in given_up {
             run.book.remove(key);
-            self.forget(key, run.target);
-            run.book.tell(finalize::given_up(key));
+            self.forget(key);
+            run.book.tell(finalize::given_up(key, run.places.find(key).is_some()));
         }
         let leaving: Vec<Key> = leaving.into_iter().cloned().collect();
         if leaving.is_empty() {
@@ -390,6 +398,7 @@ impl<K: Model> Session<K> {
             values: named.values.clone(),
             variables: named.variables.clone(),
             namespace: spec.target_namespace.clone().unwrap_or_else(|| own.clone()),
+            contexts: spec.kube_contexts.keys().cloned().collect(),
             served,
         };
         let made = self.plan(inputs, target, is_verified_only).await;
@@ -441,10 +450,8 @@ impl<K: Model> Session<K> {
 
     /// Has operations that are under way come to the next place at which nothing is half done.
     async fn stop(&self, object: &Arc<K>) -> Result<Option<Duration>, ClusterError> {
-        let Ok(target) = self.target(object).await else {
-            return self.rest_suspended(object).await;
-        };
         let spec = object.asked();
+        let places = self.usable_places(&**object, &spec).await;
         let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
@@ -452,7 +459,7 @@ impl<K: Model> Session<K> {
         let run = keep::Run {
             object,
             spec: &spec,
-            target: &target,
+            places: &places,
             timeouts: &timeouts,
             book: &book,
             secrets: &secrets,
@@ -487,6 +494,7 @@ fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &Named, version: &str) -
         (digest, &spec.source, &spec.path, &spec.environment, &spec.selectors),
         (&spec.dialect, &spec.values_files),
         (&named.values, &named.variables, &spec.target_namespace, version),
+        spec.kube_contexts.keys().collect::<Vec<_>>(),
     );
     let text = serde_json::to_vec(&parts).unwrap_or_default();
     format!("sha256:{}", hex::encode(Sha256::digest(text)))

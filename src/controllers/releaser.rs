@@ -46,7 +46,9 @@ use self::members::Member;
 use self::postrender::PostRenderers;
 use super::expressions::Expressions;
 use super::object_watcher::Ownership;
+use super::permit::RunPermit;
 use super::record::recorded;
+use super::target::Target;
 use crate::events::Event;
 
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
@@ -90,6 +92,16 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// Another owner that has the release of a record: its node, and what to do. The uid is that of the record's journal,
     /// if it has one.
     fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)>;
+
+    /// Does what comes before an operation that makes a new revision, each time one is prepared; the text is why the
+    /// operation fails. It may be done again.
+    fn before(
+        &self,
+        _: &Target,
+        _: &RunPermit,
+    ) -> impl Future<Output = Result<Option<String>, Rest>> + Send {
+        std::future::ready(Ok(None))
+    }
 
     /// Tells of an event that belongs to no status.
     fn announce(&self, event: Event);

@@ -23,6 +23,9 @@ use crate::cluster::kubeconfig::{Allowed, Remote};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 
+/// The field that mostly names a kubeconfig.
+const KUBE_CONFIG: &str = "spec.kubeConfig";
+
 /// How many objects of ours are applied to one cluster at the same moment.
 ///
 /// It bounds memory and what the API server is asked at once; a cluster that does not answer holds up nobody else's.
@@ -76,6 +79,11 @@ impl Target {
         !self.key.user.is_empty()
     }
 
+    /// Tells the cluster and its kubeconfig from others; empty for windlass's own cluster.
+    pub(crate) fn place(&self) -> &str {
+        &self.key.destination
+    }
+
     /// Permits for those who apply now.
     pub(crate) fn applying(&self) -> &Permits {
         &self.destination.applying
@@ -106,8 +114,10 @@ pub(crate) struct Targets {
 pub(crate) struct Wanted<'a> {
     /// Namespace of the object; Secret and ServiceAccount are there.
     pub(crate) namespace: &'a str,
-    /// `spec.kubeConfig`.
+    /// `spec.kubeConfig`, or what `field` names.
     pub(crate) kube_config: Option<&'a KubeConfigReference>,
+    /// The field that names the kubeconfig, for messages.
+    pub(crate) field: &'a str,
     /// `spec.serviceAccountName`, or the flag's.
     pub(crate) service_account: Option<&'a str>,
 }
@@ -123,7 +133,12 @@ impl<'a> Wanted<'a> {
         let given = service_account.filter(|name| !name.is_empty());
         let default = settings.default_service_account.as_deref();
         let service_account = given.or(default.filter(|name| !name.is_empty()));
-        Self { namespace, kube_config, service_account }
+        Self { namespace, kube_config, field: KUBE_CONFIG, service_account }
+    }
+
+    /// The same identity at a cluster that another field names.
+    pub(crate) fn at(self, kube_config: &'a KubeConfigReference, field: &'a str) -> Self {
+        Self { kube_config: Some(kube_config), field, ..self }
     }
 
     /// The name under which Kubernetes knows a ServiceAccount as a user.
@@ -182,7 +197,7 @@ impl Targets {
     ) -> Result<Arc<Target>, Rest> {
         let user = wanted.user()?;
         let remote = match wanted.kube_config {
-            Some(named) => Some(remote(self.allowed, references, wanted.namespace, named).await?),
+            Some(named) => Some(remote(self.allowed, references, wanted, named).await?),
             None => None,
         };
         let destination =
@@ -259,18 +274,18 @@ fn keep<T>(pool: &Mutex<BTreeMap<Key, Weak<T>>>, key: Key, value: &Arc<T>) {
 async fn remote(
     allowed: Allowed,
     references: &mut References,
-    namespace: &str,
+    &Wanted { namespace, field, .. }: &Wanted<'_>,
     reference: &KubeConfigReference,
 ) -> Result<(Remote, String), Rest> {
     let Some(secret_ref) = &reference.secret_ref else {
-        let text = unsupported_text(&["spec.kubeConfig.configMapRef"]);
+        let text = unsupported_text(&[&format!("{field}.configMapRef")]);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     };
     let secret = format!("{namespace}/{}", secret_ref.name);
     let told = |why: String| failed(format!("unable to read kubeconfig secret '{secret}': {why}"));
     let data = references.secret(namespace, &secret_ref.name).await;
     let data = data.map_err(|error| told(error.to_string()))?;
-    let missing = || told("not found; create it or correct spec.kubeConfig".to_owned());
+    let missing = || told(format!("not found; create it or correct {field}"));
     let data = data.ok_or_else(missing)?;
     let remote = Remote::from_secret(&data, secret_ref.key.as_deref(), allowed);
     Ok((remote.map_err(|error| told(error.to_string()))?, secret))

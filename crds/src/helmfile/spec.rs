@@ -1,5 +1,7 @@
 //! Helmfile: which helmfile of which source, and how its releases are kept.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -154,6 +156,12 @@ pub struct HelmfileSpec {
     /// The cluster of the releases. Defaults to the one in which this object lives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_config: Option<KubeConfigReference>,
+
+    /// The clusters of releases that the helmfile gives a `kubeContext`, by its name. Releases without one
+    /// are in the cluster of `kubeConfig`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub kube_contexts: BTreeMap<String, KubeConfigReference>,
 
     /// The namespace of releases that name none. Defaults to that of this object.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]

@@ -33,7 +33,7 @@ pub struct HelmfileStatus {
     /// The releases that are in the cluster or are to be there, those that are needed first. It is the
     /// inventory: a release is in it before it is installed, and until it is uninstalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["namespace", "name"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["namespace", "name", "kubeContext"]))]
     pub releases: Vec<ReleaseRow>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
@@ -50,6 +50,11 @@ pub struct ReleaseRow {
 
     /// The namespace of the release.
     pub namespace: String,
+
+    /// The `kubeContext` that the helmfile gives it; empty in the cluster of `spec.kubeConfig`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("default" = ""))]
+    pub kube_context: String,
 
     /// Where it is in its life.
     pub state: ReleaseState,
@@ -70,7 +75,7 @@ pub struct ReleaseRow {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 
-    /// The releases that it needs, as `NAMESPACE/NAME`.
+    /// The releases that it needs, as `NAMESPACE/NAME`, or `KUBECONTEXT/NAMESPACE/NAME`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
 

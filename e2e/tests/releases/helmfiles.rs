@@ -11,32 +11,32 @@ use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\nappVersion: a1.0.0\n";
+pub(super) const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\nappVersion: a1.0.0\n";
 
 fn helmfile(name: &str) -> Target {
     Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", name)
 }
 
 /// A release of the chart in the repository, with a value, that needs others.
-fn release(name: &str, value: &str, needs: &[&str]) -> String {
+pub(super) fn release(name: &str, value: &str, needs: &[&str]) -> String {
     format!(
         "- name: {name}\n  chart: ./app\n  values: [{{value: {value:?}}}]\n  needs: {needs:?}\n"
     )
 }
 
-fn releases(all: &[String]) -> String {
+pub(super) fn releases(all: &[String]) -> String {
     format!("releases:\n{}", all.concat())
 }
 
 /// The row of a release.
-fn row<'o>(object: &'o DynamicObject, name: &str) -> Result<&'o Value> {
+pub(super) fn row<'o>(object: &'o DynamicObject, name: &str) -> Result<&'o Value> {
     let rows = object.data["status"]["releases"].as_array();
     let mut rows = rows.into_iter().flatten();
     rows.find(|row| row["name"] == name).with_context(|| format!("no row of {name}"))
 }
 
 /// The names of the rows with their states, in order.
-fn states(object: &DynamicObject) -> Vec<String> {
+pub(super) fn states(object: &DynamicObject) -> Vec<String> {
     let rows = object.data["status"]["releases"].as_array();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     rows.into_iter()
@@ -46,7 +46,7 @@ fn states(object: &DynamicObject) -> Vec<String> {
 }
 
 /// Creates or replaces a Helmfile of a GitRepository. `more` goes over its spec.
-async fn keep(story: &Story, name: &str, more: Value) -> Result<Target> {
+pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<Target> {
     let mut spec = json!({"interval": NEVER, "prune": true,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -59,7 +59,11 @@ async fn keep(story: &Story, name: &str, more: Value) -> Result<Target> {
 }
 
 /// Waits until a Helmfile has applied a revision.
-async fn applied(story: &Story, target: &Target, revision: &str) -> Result<DynamicObject> {
+pub(super) async fn applied(
+    story: &Story,
+    target: &Target,
+    revision: &str,
+) -> Result<DynamicObject> {
     let is_there = |object: &DynamicObject| {
         condition(object, "Ready")["status"] == "True"
             && object.data["status"]["lastAppliedRevision"] == revision
@@ -207,10 +211,32 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
     story.await_condition(&shop, "Ready", "Unknown", SOON).await?;
     await_state(&story, &shop, "back", "Progressing").await?;
     await_state(&story, &shop, "front", "Waiting").await?;
-    let ready = json!({"spec": {"template": {"metadata": {"annotations":
-        {"windlass.dev/testbed": "ready"}}}}});
-    story.merge(&Target::new("apps/v1", "Deployment", "web"), ready).await?;
-    story.await_ready(&shop).await?;
+    // Suspended in the middle, it stops and nothing else begins; resumed, it is done again.
+    story.merge(&shop, json!({"spec": {"suspend": true}})).await?;
+    story
+        .await_until("the install to stop", SOON, async || {
+            let history = story.history("back")?;
+            let is_stopped = |line: &String| line.contains("suspended during the install");
+            Ok(history.last().is_some_and(is_stopped).then_some(()))
+        })
+        .await?;
+    ensure!(story.read(&Target::config_map("front-config")).await?.is_none(), "it went on");
+    story.merge(&shop, json!({"spec": {"suspend": false}})).await?;
+    story
+        .await_until("the second revision", SOON, async || {
+            Ok((story.history("back")?.len() == 2).then_some(()))
+        })
+        .await?;
+    let web = Target::new("apps/v1", "Deployment", "web");
+    story
+        .await_until("the releases to be there", SOON, async || {
+            let ready = json!({"spec": {"template": {"metadata": {"annotations":
+                {"windlass.dev/testbed": "ready"}}}}});
+            story.merge(&web, ready).await?;
+            Ok((condition(&story.expect(&shop).await?, "Ready")["status"] == "True").then_some(()))
+        })
+        .await?;
+    ensure!(story.history("back")?.len() == 2, "{:?}", story.history("back")?);
     story.expect(&Target::config_map("front-config")).await?;
     story.end().await
 }

@@ -13,6 +13,8 @@ mod crds;
 mod depends_on;
 mod drift;
 mod flux_cli;
+mod helmfile_hooks;
+mod helmfile_levels;
 mod helmfile_operator;
 mod helmfiles;
 mod hooks;

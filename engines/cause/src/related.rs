@@ -173,16 +173,9 @@ fn named(object: &Object, path: &str, value: &Value) -> Option<(ObjectId, String
 
 /// What an object applied, as its status has it, with the objects whose health its spec asks for.
 pub fn applied(object: &Object) -> Vec<ObjectId> {
-    let mut parts: Vec<&Value> = object.get("status").into_iter().collect();
-    let releases = object.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
-    parts.extend(releases.into_iter().flatten().filter_map(|it| it.get("status")));
-    let entries =
-        parts.into_iter().filter_map(|it| it.get("inventory")?.get("entries")?.as_array());
-    let entries: Vec<(String, String)> =
-        entries.flatten().map(|it| (text(it, "id").to_owned(), text(it, "v").to_owned())).collect();
-    let (inventory, _) = Inventory::from_entries(&entries);
-    let mut ids: Vec<ObjectId> =
-        inventory.entries().iter().filter_map(|(id, _)| id.parse().ok()).collect();
+    let own = object.get("status").into_iter();
+    let releases = releases(object).filter(|row| text(row, "kubeContext").is_empty());
+    let mut ids = inventoried(own.chain(releases.filter_map(|row| row.get("status"))));
     let checks = object.get("spec").and_then(|it| it.get("healthChecks")).and_then(Value::as_array);
     for check in checks.into_iter().flatten() {
         let group = group_of(check).unwrap_or_default();
@@ -193,6 +186,27 @@ pub fn applied(object: &Object) -> Vec<ObjectId> {
         }
     }
     ids
+}
+
+/// What the releases of a Helmfile are made of that are in the clusters of `spec.kubeContexts`.
+pub fn in_contexts(object: &Object) -> Vec<ObjectId> {
+    let releases = releases(object).filter(|row| !text(row, "kubeContext").is_empty());
+    inventoried(releases.filter_map(|row| row.get("status")))
+}
+
+/// The rows of a Helmfile's releases.
+fn releases(object: &Object) -> impl Iterator<Item = &Value> {
+    let rows = object.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
+    rows.into_iter().flatten()
+}
+
+/// What inventories list.
+fn inventoried<'v>(parts: impl Iterator<Item = &'v Value>) -> Vec<ObjectId> {
+    let entries = parts.filter_map(|it| it.get("inventory")?.get("entries")?.as_array());
+    let entries: Vec<(String, String)> =
+        entries.flatten().map(|it| (text(it, "id").to_owned(), text(it, "v").to_owned())).collect();
+    let (inventory, _) = Inventory::from_entries(&entries);
+    inventory.entries().iter().filter_map(|(id, _)| id.parse().ok()).collect()
 }
 
 /// Whether what an object applies is in another cluster.

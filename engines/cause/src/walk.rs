@@ -493,9 +493,12 @@ fn expired_hold(object: &Object) -> Option<Found> {
 /// Why a release of a Helmfile is not ready, as its status has it; none if it is.
 fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
     let rows = helmfile.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
-    let is_it = |row: &&Value| match release.split_once('/') {
-        Some((namespace, name)) => text(row, "namespace") == namespace && text(row, "name") == name,
-        None => text(row, "name") == release,
+    // Names of contexts may have slashes, those of namespaces and releases have none.
+    let mut parts = release.rsplitn(3, '/');
+    let [name, namespace, context] = [parts.next(), parts.next(), parts.next()];
+    let is_it = |row: &&Value| {
+        let is = |key: &str, part: Option<&str>| part.is_none_or(|part| text(row, key) == part);
+        is("name", name) && is("namespace", namespace) && is("kubeContext", context)
     };
     let Some(row) = rows.into_iter().flatten().find(is_it) else {
         return Some(format!("the helmfile has no release {release}"));

@@ -177,15 +177,31 @@ impl Helmfile {
 
     /// Builds the kustomization at the root of a tree, which may name what surrounds it.
     fn kustomize(&self, world: &World, tree: Tree, restriction: Restriction) -> Result<String> {
-        let files = InTree(Overlay::new(self.place.files(), tree));
         let options = kustomize::Options {
             restriction,
             order: Order::Legacy,
             plugins: true,
             ..kustomize::Options::default()
         };
+        self.built(world, tree, overlay::ROOT, &options)
+    }
+
+    /// Builds the kustomization of a directory, as `kubectl apply -k` does.
+    pub(crate) fn kustomization(&self, world: &World, directory: &str) -> Result<String> {
+        let absolute = self.place.absolute_of(directory)?;
+        self.built(world, Tree::new(), &absolute, &kustomize::Options::default())
+    }
+
+    fn built(
+        &self,
+        world: &World,
+        tree: Tree,
+        directory: &str,
+        options: &kustomize::Options,
+    ) -> Result<String> {
+        let files = InTree(Overlay::new(self.place.files(), tree));
         let budget = Budget::new(Meter::new(ALLOWED, world.stop.clone()));
-        let built = kustomize::build(&files, overlay::ROOT, &options, &budget, &mut Vec::new());
+        let built = kustomize::build(&files, directory, options, &budget, &mut Vec::new());
         built.and_then(|built| built.yaml()).map_err(|error| error.to_string().into())
     }
 

@@ -6,6 +6,7 @@ use golang::semver::{Constraint, Version};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::hooks;
 use crate::load::Helmfile;
 use crate::place::join;
 use crate::spec::{Hook, Release};
@@ -88,11 +89,7 @@ impl Helmfile {
         }
         let is_run = |hook: &&Hook| hook.events.iter().any(|known| known == event);
         let said = hooks.iter().filter(is_run).map(|hook| {
-            let name = match (hook.name.is_empty(), hook.kubectl.is_empty()) {
-                (false, _) => &hook.name,
-                (true, false) => "kubectlApply",
-                (true, true) => &hook.command,
-            };
+            let name = hooks::name(hook);
             format!(
                 "{owner}: the hook \"{name}\" of event \"{event}\" is not run, because windlass runs no programs: \
                  run it before if the result depends on it"

@@ -14,7 +14,7 @@
 //! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions,
 //!    `deps.rs` writes them down.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
-//!    `operation.rs` says how releases are operated on, and `digest.rs` tells whether two plans are the same.
+//!    `operation.rs` says how releases are operated on, `hooks.rs` what their hooks apply, and `digest.rs` tells whether two plans are the same.
 //! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is elsewhere,
 //!    `references.rs` refuses references to secrets.
 
@@ -29,6 +29,7 @@ mod error;
 mod field;
 mod graph;
 mod hcl;
+mod hooks;
 mod inherited;
 mod load;
 mod lock;
@@ -57,6 +58,7 @@ pub use chartify::{Helm, Template};
 pub use deps::{Dependencies, Unlocked, Wanted};
 pub use dialect::Dialect;
 pub use error::{Error, Result};
+pub use hooks::{ManifestHook, When};
 pub use operation::Operation;
 pub use plan::Plan;
 pub use print::{Format, List, Printed};

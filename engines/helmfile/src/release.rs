@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::field::{Field, How};
 use crate::load::Helmfile;
 use crate::spec::{Inherit, Inherits, Release, State};
-use crate::template::{Overrides, ReleaseData, Renderer, release_data};
+use crate::template::{Overrides, ReleaseData, Renderer, release_data, release_fields};
 use crate::world::World;
 use crate::yaml;
 
@@ -38,6 +38,15 @@ impl Helmfile {
         release: &Release,
         values: &crate::maps::Map,
     ) -> golang::Value {
+        release_data(self.release_fields(release, values))
+    }
+
+    /// The same, as the fields of a struct.
+    pub(crate) fn release_fields(
+        &self,
+        release: &Release,
+        values: &crate::maps::Map,
+    ) -> Vec<(&'static str, golang::Value)> {
         let seen = ReleaseData {
             name: &release.name,
             namespace: &release.namespace,
@@ -46,7 +55,7 @@ impl Helmfile {
             version: &release.version,
             kube_context: &release.kube_context,
         };
-        release_data(&self.environment, values, &seen, &self.overrides())
+        release_fields(&self.environment, values, &seen, &self.overrides())
     }
 
     /// Replaces each release by what it inherits and what its templates give.

@@ -11,6 +11,7 @@ use crate::chartify::{Helm, finished};
 use crate::charts::{is_local, normal};
 use crate::error::Result;
 use crate::graph::{Needs, groups};
+use crate::hooks::{self, ManifestHook};
 use crate::load::Helmfile;
 use crate::operation::Operation;
 use crate::place::{base, clean};
@@ -115,6 +116,8 @@ pub struct Rendering {
     pub helmfile: usize,
     /// How Helm's operations on it are done, for [`Purpose::Apply`] only.
     pub operation: Operation,
+    /// What its hooks apply, for [`Purpose::Apply`] only.
+    pub hooks: Vec<ManifestHook>,
     /// How many empty lines are printed before it: helmfile prints one for each kustomization of a helmfile, before all
     /// of its releases.
     pub empty_lines: usize,
@@ -153,6 +156,7 @@ impl Plan {
     /// What is wrong with a release, or with a file that it names; a chart that is not on the disk.
     pub fn renderings(self, options: &Options, helm: &dyn Helm) -> Result<Renderings> {
         let mut all = Renderings::default();
+        let mut hook_bytes = hooks::BYTES;
         for (number, mut helmfile) in self.helmfiles.into_iter().enumerate() {
             let said = helmfile.skipped_hooks(
                 &self.world,
@@ -166,6 +170,12 @@ impl Plan {
             all.has_releases = true;
             let (releases, unwanted): (Vec<_>, Vec<_>) =
                 releases.into_iter().partition(Release::is_desired);
+            if options.purpose == Purpose::Apply {
+                for release in &unwanted {
+                    let owner = format!("release \"{}\"", release.name);
+                    helmfile.refuse_hooks(release).map_err(|error| error.at(&owner))?;
+                }
+            }
             if options.purpose.has_unwanted() {
                 all.unwanted.extend(unwanted.iter().map(|release| helmfile.unwanted(release)));
             }
@@ -183,6 +193,10 @@ impl Plan {
                 let mut rendering = rendering.map_err(|error| error.at(&owner))?;
                 rendering.empty_lines = std::mem::take(&mut empty_lines);
                 rendering.helmfile = number;
+                if options.purpose == Purpose::Apply {
+                    let hooks = helmfile.manifest_hooks(&self.world, release, &mut hook_bytes);
+                    rendering.hooks = hooks.map_err(|error| error.at(&owner))?;
+                }
                 all.releases.push(rendering);
             }
         }
@@ -282,6 +296,7 @@ impl Helmfile {
                 Purpose::Apply => self.operation(release)?,
                 _ => Operation::default(),
             },
+            hooks: Vec::new(),
             empty_lines: 0,
         })
     }
@@ -326,13 +341,8 @@ impl Helmfile {
                         values files"
                 .into());
         }
-        let mut hooks = release.hooks.iter().chain(&self.spec.hooks);
-        if let Some(hook) = hooks.next().filter(|_| purpose == Purpose::Apply) {
-            let name = if hook.name.is_empty() { &hook.command } else { &hook.name };
-            return Err(format!(
-                "the hook `{name}` is not supported, because it runs a program: use a hook of the chart or a Job"
-            )
-            .into());
+        if purpose == Purpose::Apply {
+            self.refuse_hooks(release)?;
         }
         if !release.secrets.is_empty() {
             return Err("`secrets` would be decrypted by helm-secrets, which is not supported: decrypt them first \

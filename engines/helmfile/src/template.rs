@@ -209,13 +209,13 @@ pub(crate) struct Overrides<'s> {
     pub(crate) chart: &'s str,
 }
 
-/// What releases and their values files see.
-pub(crate) fn release_data(
+/// What releases and their values files see, as the fields of a struct.
+pub(crate) fn release_fields(
     env: &Environment,
     values: &Map,
     release: &ReleaseData<'_>,
     overrides: &Overrides<'_>,
-) -> Value {
+) -> Vec<(&'static str, Value)> {
     let labels = release.labels.into_iter().flatten();
     let labels = labels.map(|(key, value)| (key.as_str().into(), Value::from(value.as_str())));
     let release = vec![
@@ -227,7 +227,7 @@ pub(crate) fn release_data(
         ("KubeContext", Value::from(release.kube_context)),
     ];
     let values = go_map(values);
-    let fields = vec![
+    vec![
         ("Environment", environment(env, &env.values)),
         (
             "Release",
@@ -238,6 +238,20 @@ pub(crate) fn release_data(
         ("KubeContext", Value::from(overrides.kube_context)),
         ("Namespace", Value::from(overrides.namespace)),
         ("Chart", Value::from(overrides.chart)),
-    ];
+    ]
+}
+
+/// What releases and their values files see.
+pub(crate) fn release_data(fields: Vec<(&'static str, Value)>) -> Value {
     Value::object(Struct { name: "state.releaseTemplateData", fields })
+}
+
+/// What hooks of a release see at an event.
+///
+/// Differs(helmfile): its map would call a key that is not there `<no value>`.
+pub(crate) fn hook_data(mut fields: Vec<(&'static str, Value)>, event: &str) -> Value {
+    let own = vec![("Name", Value::from(event)), ("Error", Value::Nil)];
+    fields.push(("Event", Value::object(Struct { name: "event.event", fields: own })));
+    fields.push(("HelmfileCommand", Value::from("apply")));
+    Value::object(Struct { name: "hook", fields })
 }

@@ -10,8 +10,8 @@ use golang::time::{Time, Zone};
 use tree::Memory;
 
 use crate::{
-    Address, Chart, Dialect, Fetch, Format, Helm, List, Options, Plan, Printed, Program, Result,
-    Run, Settings, Template, Wanted, World,
+    Address, Chart, Dialect, Fetch, Format, Helm, List, ManifestHook, Options, Plan, Printed,
+    Program, Purpose, Result, Run, Settings, Template, Wanted, When, World,
 };
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
@@ -386,4 +386,87 @@ fn an_old_helmfile_is_a_template_whose_environments_stand_beside_its_releases() 
     let listed = load(Dialect::V0).unwrap().list(List::Table).unwrap();
     assert!(listed.text.contains("\nr1"), "{}", listed.text);
     assert!(load(Dialect::V1).is_err());
+}
+
+/// What the hooks of a release apply where its releases are kept, or why they are refused.
+fn hooks_of(hooks: &str, more: &str) -> Result<Vec<ManifestHook>> {
+    let text = format!("{more}\nreleases:\n- {{name: r, chart: ./c, hooks: [{hooks}]}}\n");
+    let files = [
+        ("helmfile.yaml", text.as_str()),
+        ("c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
+        ("m/r.yaml", "kind: R\n"),
+        ("m/b.json", "{kind: B}\n"),
+        ("m/note.txt", "nothing\n"),
+        ("empty/note.txt", "nothing\n"),
+        ("m/below/c.yaml", "kind: C\n"),
+        ("k/kustomization.yaml", "namePrefix: p-\nresources: [map.yaml]\n"),
+        ("k/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map}\n"),
+    ];
+    let options = Options { purpose: Purpose::Apply, ..Options::default() };
+    Ok(plan(&files)?.renderings(&options, &NoHelm)?.releases.remove(0).hooks)
+}
+
+#[test]
+fn hooks_apply_manifests_of_files_directories_and_kustomizations_around_operations() {
+    let applied = hooks_of(
+        "{events: [postsync], kubectlApply: {kustomize: k}}, \
+         {name: all, events: [presync, postsync], kubectlApply: {filename: './m'}}, \
+         {events: [preapply], kubectlApply: {filename: 'm/{{ .Release.Name }}.yaml,m/b.json'}}",
+        "",
+    );
+    let applied = applied.unwrap();
+    let of: Vec<_> = applied.iter().map(|it| (it.name.as_str(), it.when)).collect();
+    let (plain, all) = ("kubectlApply", "all");
+    let wanted =
+        [(plain, When::Before), (all, When::Before), (plain, When::After), (all, When::After)];
+    assert_eq!(of, wanted);
+    let manifests: Vec<&str> = applied.iter().map(|it| it.manifests.as_str()).collect();
+    assert_eq!(manifests[0], "kind: R\n\n---\n{kind: B}\n");
+    assert_eq!(manifests[1], "{kind: B}\n\n---\nkind: R\n");
+    assert!(manifests[2].contains("name: p-map"), "{}", manifests[2]);
+    assert_eq!(manifests[3], manifests[1]);
+}
+
+#[test]
+fn hooks_that_cannot_be_followed_are_refused_by_name() {
+    for (hooks, more, parts) in [
+        ("{events: [presync], command: rm}", "", ["`rm`", "runs a program"]),
+        ("{name: h, events: [prepare], kubectlApply: {filename: m}}", "", ["`prepare`", "`h`"]),
+        (
+            "{events: [preuninstall], kubectlApply: {filename: m}}",
+            "",
+            ["`preuninstall`", "pre-delete"],
+        ),
+        ("{events: [sync], kubectlApply: {filename: m}}", "", ["`sync`", "no such event"]),
+        (
+            "{events: [presync], kubectlApply: {filename: 'https://h/f.yaml'}}",
+            "",
+            ["hook[kubectlApply]", "into the source"],
+        ),
+        (
+            "{events: [presync], kubectlApply: {filename: none.yaml}}",
+            "",
+            ["none.yaml", "no such file"],
+        ),
+        (
+            "{events: [presync], kubectlApply: {filename: '../x'}}",
+            "",
+            ["hook[kubectlApply]", "../x"],
+        ),
+        ("{events: [presync], kubectlApply: {filename: empty}}", "", ["`empty`", "has no file"]),
+        (
+            "{events: [presync], kubectlApply: {filename: m, kustomize: k}}",
+            "",
+            ["kustomize", "together"],
+        ),
+        ("{events: [presync], kubectlApply: {other: m}}", "", ["either", "filename"]),
+        (
+            "",
+            "hooks: [{name: top, events: [prepare], kubectlApply: {filename: m}}]",
+            ["`top`", "whole helmfile"],
+        ),
+    ] {
+        let error = hooks_of(hooks, more).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{hooks} {more}: {error}");
+    }
 }

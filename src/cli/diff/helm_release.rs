@@ -184,7 +184,7 @@ impl Rendering {
                 skip_schema,
                 sub_notes: false,
                 templates: None,
-                post_render: Some(post_render),
+                post_render,
             };
             render(request, &env, &mut Vec::new())
         });

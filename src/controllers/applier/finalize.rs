@@ -7,7 +7,7 @@ use kube::core::ResourceExt as _;
 use objects::ObjectId;
 use reconcile::Rest;
 
-use super::{Applied, Leaving, References, Session, Target};
+use super::{Applied, Leaving, References, Session, Target, Wanted};
 use crate::cluster::ClusterError;
 use crate::controllers::record::FINALIZER;
 
@@ -32,7 +32,15 @@ impl<K: Applied> Session<K> {
         &self,
         object: &Arc<K>,
     ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
-        let wanted = self.wanted(object);
+        self.finalize_target_of(object, &self.wanted(object)).await
+    }
+
+    /// The same for one of several clusters.
+    pub(crate) async fn finalize_target_of(
+        &self,
+        object: &Arc<K>,
+        wanted: &Wanted<'_>,
+    ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
         let secret = wanted.kube_config.and_then(|it| it.secret_ref.as_ref());
         if let Some(secret) = secret.filter(|_| K::STAYS_WITHOUT_KUBECONFIG) {
             let id = ObjectId::new(&self.node.namespace, &secret.name, "", "Secret");
@@ -41,7 +49,7 @@ impl<K: Applied> Session<K> {
             }
         }
         let mut references = References::new(&self.context.watcher);
-        let target = self.context.targets.of(&wanted, &mut references).await;
+        let target = self.context.targets.of(wanted, &mut references).await;
         references.watch(&self.node);
         let (Ok(target), Some(name)) = (&target, wanted.service_account) else {
             return Ok(target.map(Some));

@@ -9,20 +9,25 @@ use std::time::Duration;
 use crds::ResourceInventory;
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
+use helmfile::{ManifestHook, When};
 use kube::core::ResourceExt as _;
 use reconcile::{Node, Rest, Wake};
 use release::status::{self as words, Report, Status};
 use release::{Desired, Record};
 
+use super::hooks::At;
 use super::model::{self, Model};
 use super::plan::Key;
 use super::request;
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::helm_release::{report, status};
+use crate::controllers::kind::node_of;
 use crate::controllers::object_watcher::Ownership;
+use crate::controllers::permit::RunPermit;
 use crate::controllers::record::{Latest, status_of};
 use crate::controllers::releaser::{self, Owner};
+use crate::controllers::target::Target;
 use crate::controllers::{hold, marks};
 use crate::events::Event;
 
@@ -76,7 +81,7 @@ impl<K: Model> Book<K> {
     }
 
     pub(super) fn row(&self, key: &Key) -> Option<ReleaseRow> {
-        self.pages().rows.iter().find(|row| is_of(row, key)).cloned()
+        self.pages().rows.iter().find(|row| key.is_of(row)).cloned()
     }
 
     /// Replaces all rows.
@@ -91,7 +96,7 @@ impl<K: Model> Book<K> {
     /// Changes a row that is there.
     pub(super) fn update(&self, key: &Key, change: impl FnOnce(&mut ReleaseRow)) {
         let mut pages = self.pages();
-        let Some(row) = pages.rows.iter_mut().find(|row| is_of(row, key)) else { return };
+        let Some(row) = pages.rows.iter_mut().find(|row| key.is_of(row)) else { return };
         let before = row.clone();
         change(row);
         if *row != before {
@@ -101,7 +106,7 @@ impl<K: Model> Book<K> {
 
     pub(super) fn remove(&self, key: &Key) {
         let mut pages = self.pages();
-        pages.rows.retain(|row| !is_of(row, key));
+        pages.rows.retain(|row| !key.is_of(row));
         pages.changed += 1;
     }
 
@@ -166,10 +171,6 @@ impl<K: Model> Book<K> {
     }
 }
 
-fn is_of(row: &ReleaseRow, key: &Key) -> bool {
-    row.name == key.name && row.namespace == key.namespace
-}
-
 /// An event of a release, as it is told of its Helmfile: facts have the prefix of its group.
 pub(super) fn event<K: Model>(of: &words::Event) -> Event {
     let group = model::group::<K>();
@@ -187,6 +188,8 @@ pub(super) struct ReleaseOwner<K: Model> {
     pub(super) key: Key,
     /// What asks for the release, as it is known by now.
     pub(super) release: Mutex<Arc<HelmRelease>>,
+    /// What its hooks apply.
+    pub(super) hooks: Arc<[ManifestHook]>,
 }
 
 impl<K: Model> ReleaseOwner<K> {
@@ -264,7 +267,9 @@ impl<K: Model> Owner for ReleaseOwner<K> {
     }
 
     fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)> {
-        let node = releaser::rival::holder(&self.book.context, uid, last)?;
+        // It may have a release of this name in another cluster.
+        let is_other = |node: &Node| *node != node_of(&*self.book.object());
+        let node = releaser::rival::holder(&self.book.context, uid, last).filter(is_other)?;
         let text = format!(
             "release {} belongs to {} {}; give it another name or namespace in the helmfile, or remove it there",
             last.full_name(),
@@ -272,6 +277,12 @@ impl<K: Model> Owner for ReleaseOwner<K> {
             node.namespaced_name()
         );
         Some((node, text))
+    }
+
+    async fn before(&self, target: &Target, permit: &RunPermit) -> Result<Option<String>, Rest> {
+        let (context, namespace) = (&*self.book.context, &self.key.namespace);
+        let hooks = self.hooks.iter().filter(|hook| hook.when == When::Before);
+        At { context, target, permit, namespace }.apply(hooks).await
     }
 
     fn announce(&self, event: Event) {

@@ -26,24 +26,24 @@ impl<K: Model> Session<K> {
             return Ok(Leaving::Done(object.clone()));
         }
         let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
-        let target = match self.finalize_target(object).await? {
-            Ok(Some(target)) => target,
-            Ok(None) => return Ok(Leaving::Done(object.clone())),
+        let all: Vec<Key> = rows.iter().map(Key::of).collect();
+        let places = match self.finalize_places(object, &spec, &all).await? {
+            Ok(places) => places,
             Err(rest) => {
                 let ended: Ended<K> = Ended::early(object, rest);
                 return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
             }
         };
-        let leaving: Vec<Key> = rows
-            .iter()
-            .map(|row| Key { namespace: row.namespace.clone(), name: row.name.clone() })
-            .collect();
+        let leaving: Vec<Key> = all.into_iter().filter(|key| places.find(key).is_some()).collect();
+        if leaving.is_empty() {
+            return Ok(Leaving::Done(object.clone()));
+        }
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let (book, secrets) = (Arc::new(book), Masking::default());
         let run = Run {
             object,
             spec: &spec,
-            target: &target,
+            places: &places,
             timeouts: &timeouts,
             book: &book,
             secrets: &secrets,
@@ -79,13 +79,17 @@ pub(super) fn left_behind(subject: &str) -> Event {
     }
 }
 
-/// What is told of a release that left the helmfile and stays.
-pub(super) fn given_up(key: &Key) -> Event {
+/// What is told of a release that left the helmfile and stays, in a cluster that can be reached or not.
+pub(super) fn given_up(key: &Key, is_reached: bool) -> Event {
+    let why = match is_reached {
+        true => "spec.prune is not set",
+        false => "spec.kubeContexts no longer names its cluster",
+    };
     Event {
         severity: Severity::Info,
         reason: "ReleaseLeft".to_owned(),
         message: format!(
-            "release {key} is no longer in the helmfile and stays in the cluster, because spec.prune is not set"
+            "release {key} is no longer in the helmfile and stays in the cluster, because {why}"
         ),
         metadata: BTreeMap::new(),
     }

@@ -9,13 +9,17 @@ use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use helmfile::ManifestHook;
 use reconcile::{Node, Rest, Time, Wake, WindowState};
 use release::phase::Gates;
 use release::{Desired, Origin};
 
 use super::book::{Book, ReleaseOwner};
+use super::hooks::At;
 use super::model::Model;
+use super::places::Places;
 use super::plan::{Key, Planned, PlannedRelease};
+use super::report::{RELEASE_FAILED, is_under_way};
 use super::wish::Timeouts;
 use super::{Session, request};
 use crate::controllers::applier::Applied as _;
@@ -30,11 +34,18 @@ use objects::Masking;
 /// How many releases of one Helmfile are operated on at a time.
 const AT_ONCE: usize = 8;
 
-/// What is remembered of a release between runs.
-#[derive(Default)]
+/// What is remembered of a release between runs. Its objects are watched as long.
 pub(super) struct Remembered {
     pub(super) drive: drive::Memory,
     last: Mutex<Option<Last>>,
+    target: Arc<Target>,
+    node: Node,
+}
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        self.target.watcher().forget(&self.node);
+    }
 }
 
 /// How a release was left.
@@ -80,7 +91,8 @@ pub(super) struct Run<'r, K: Model> {
     pub(super) object: &'r Arc<K>,
     /// What it asks for.
     pub(super) spec: &'r HelmfileSpec,
-    pub(super) target: &'r Arc<Target>,
+    /// The clusters of releases.
+    pub(super) places: &'r Places,
     pub(super) timeouts: &'r Timeouts,
     pub(super) book: &'r Arc<Book<K>>,
     pub(super) secrets: &'r Masking,
@@ -116,13 +128,33 @@ impl<K: Model> Session<K> {
         self.node.part(&key.to_string())
     }
 
-    fn remembered(&self, key: &Key) -> Arc<Remembered> {
-        self.memory().releases.entry(key.clone()).or_default().clone()
+    /// What is remembered of a release at a target; elsewhere nothing of it holds.
+    fn remembered(&self, key: &Key, target: &Arc<Target>) -> Arc<Remembered> {
+        let mut memory = self.memory();
+        let is_here = |known: &&Arc<Remembered>| Arc::ptr_eq(&known.target, target);
+        if let Some(known) = memory.releases.get(key).filter(is_here) {
+            return known.clone();
+        }
+        // What was watched before is forgotten first, since it may be the same cluster in another name.
+        drop(memory.releases.remove(key));
+        let new = Arc::new(Remembered {
+            drive: drive::Memory::default(),
+            last: Mutex::default(),
+            target: target.clone(),
+            node: self.part(key),
+        });
+        memory.releases.insert(key.clone(), new.clone());
+        new
+    }
+
+    /// Whether an operation on a release is under way, as far as this process knows.
+    fn is_known_under_way(&self, key: &Key) -> bool {
+        let memory = self.memory();
+        memory.releases.get(key).and_then(|it| it.drive.under_way()) == Some(true)
     }
 
     /// Nothing is remembered or watched of a release any more.
-    pub(super) fn forget(&self, key: &Key, target: &Target) {
-        target.watcher().forget(&self.part(key));
+    pub(super) fn forget(&self, key: &Key) {
         self.memory().releases.remove(key);
     }
 
@@ -131,10 +163,9 @@ impl<K: Model> Session<K> {
         let known = book.rows();
         let mut rows = Vec::with_capacity(planned.releases.len());
         for release in &planned.releases {
-            let of_it = known
-                .iter()
-                .find(|row| row.name == release.key.name && row.namespace == release.key.namespace);
+            let of_it = known.iter().find(|row| release.key.is_of(row));
             let new = || ReleaseRow {
+                kube_context: release.key.context.clone(),
                 name: release.key.name.clone(),
                 namespace: release.key.namespace.clone(),
                 ..ReleaseRow::default()
@@ -143,9 +174,7 @@ impl<K: Model> Session<K> {
             row.needs = release.needs.iter().map(Key::to_string).collect();
             rows.push(row);
         }
-        let is_planned = |row: &ReleaseRow| {
-            rows.iter().any(|it| it.name == row.name && it.namespace == row.namespace)
-        };
+        let is_planned = |row: &ReleaseRow| planned.releases.iter().any(|it| it.key.is_of(row));
         let left: Vec<_> = known.iter().filter(|row| !is_planned(row)).cloned().collect();
         rows.extend(left);
         book.set_rows(rows);
@@ -166,7 +195,7 @@ impl<K: Model> Session<K> {
                     continue;
                 }
                 let missing = missing(&needs, &outcomes);
-                let is_under_way = self.remembered(&release.key).drive.under_way() == Some(true);
+                let is_under_way = self.is_known_under_way(&release.key);
                 if missing.is_empty() || is_under_way {
                     under_way.push(async move { (release, self.keep_one(release, run).await) });
                 } else {
@@ -197,9 +226,13 @@ impl<K: Model> Session<K> {
 
     async fn keep_one(&self, planned: &PlannedRelease, run: &Run<'_, K>) -> Option<Outcome> {
         let (key, node) = (&planned.key, self.part(&planned.key));
+        let target = match run.places.of(key) {
+            Ok(target) => target,
+            Err(rest) => return Some(Outcome::Rests(rest)),
+        };
         let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
-        let digest = request::digest(planned, &spec);
-        let remembered = self.remembered(key);
+        let digest = request::digest(planned, &spec, target.place());
+        let remembered = self.remembered(key, target);
         let row = run.book.row(key);
         let suspended = suspension(run.spec, key, run.now);
         let as_before = remembered.last().filter(|last| {
@@ -208,7 +241,9 @@ impl<K: Model> Session<K> {
                 && !marks::is_asked(&**run.object)
                 && !run.woken.contains(&node)
         });
-        if let Some(outcome) = as_before.and_then(|last| self.unchanged(&last, &node, run)) {
+        if let Some(outcome) =
+            as_before.and_then(|last| self.unchanged(&last, (target, &node), run))
+        {
             return Some(outcome);
         }
         if let Some(entry) = suspended {
@@ -220,13 +255,13 @@ impl<K: Model> Session<K> {
                     Ok(made) => made,
                     Err(rest) => return Some(Outcome::Rests(rest)),
                 };
-                let (rest, _) = self.drive(run, key, wish, made, &remembered).await?;
+                let rest = self.drive(run, (key, &Arc::default()), wish, made, &remembered).await?;
                 if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED)
                 {
                     return Some(Outcome::Rests(rest));
                 }
             }
-            run.target.watcher().release_objects(&node);
+            target.watcher().release_objects(&node);
             remembered.set_last(None);
             run.book.update(key, |row| {
                 row.state = ReleaseState::Suspended;
@@ -240,7 +275,18 @@ impl<K: Model> Session<K> {
             Ok(made) => made,
             Err(rest) => return Some(Outcome::Rests(rest)),
         };
-        let (rest, _) = self.drive(run, key, wish, made, &remembered).await?;
+        let mut rest = self.drive(run, (key, &planned.hooks), wish, made, &remembered).await?;
+        let is_new = row.and_then(|row| row.digest).is_none_or(|known| known != digest);
+        if is_new
+            && rest.is_settled()
+            && let Err(failed) = self.apply_hooks(planned, target, run).await
+        {
+            run.book.update(key, |row| {
+                row.state = ReleaseState::Failed;
+                row.message = Some(failed.text().to_owned());
+            });
+            rest = failed;
+        }
         let settled = rest.is_settled();
         let version = &planned.chart.chart.metadata;
         let chart = format!("{}-{}", version.name, version.version);
@@ -256,9 +302,14 @@ impl<K: Model> Session<K> {
     }
 
     /// How a release was left, if nothing can have changed since.
-    fn unchanged(&self, last: &Last, node: &Node, run: &Run<'_, K>) -> Option<Outcome> {
+    fn unchanged(
+        &self,
+        last: &Last,
+        (target, node): (&Target, &Node),
+        run: &Run<'_, K>,
+    ) -> Option<Outcome> {
         match &last.rest {
-            Rest::Settled(..) => run.target.watcher().is_calm(node).then_some(Outcome::Kept),
+            Rest::Settled(..) => target.watcher().is_calm(node).then_some(Outcome::Kept),
             Rest::Stalled(..) => Some(Outcome::Rests(last.rest.clone())),
             rest => {
                 let due = rest.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
@@ -311,18 +362,18 @@ impl<K: Model> Session<K> {
     async fn drive(
         &self,
         run: &Run<'_, K>,
-        key: &Key,
+        (key, hooks): (&Key, &Arc<[ManifestHook]>),
         wish: Arc<Wish>,
         object: HelmRelease,
         remembered: &Remembered,
-    ) -> Option<(Rest, Arc<HelmRelease>)> {
+    ) -> Option<Rest> {
         let owner = Arc::new(ReleaseOwner {
             book: run.book.clone(),
             key: key.clone(),
             release: Mutex::new(Arc::new(object)),
+            hooks: hooks.clone(),
         });
-        let node = self.part(key);
-        let at = (run.target, &node);
+        let at = (&remembered.target, &remembered.node);
         let driven = drive::drive(&self.context, at, &owner, &wish, &remembered.drive).await?;
         let object = owner.release();
         let said = report::report(
@@ -350,19 +401,41 @@ impl<K: Model> Session<K> {
                 Rest::Failed(..) | Rest::Stalled(..) => (ReleaseState::Failed, text),
             };
         });
-        Some((driven.rest, object))
+        Some(driven.rest)
+    }
+
+    /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, which there
+    /// need not have been.
+    async fn apply_hooks(
+        &self,
+        planned: &PlannedRelease,
+        target: &Arc<Target>,
+        run: &Run<'_, K>,
+    ) -> Result<(), Rest> {
+        if planned.hooks.is_empty() {
+            return Ok(());
+        }
+        let permit = target.applying().run_permit(&self.node.namespace).await;
+        let (context, namespace) = (&*self.context, &planned.key.namespace);
+        let at = At { context, target, permit: &permit, namespace };
+        match at.apply(planned.hooks.iter()).await? {
+            None => Ok(()),
+            Some(text) => {
+                let again = self.in_future(run.timeouts.retry);
+                Err(Rest::Failed(RELEASE_FAILED, run.secrets.mask(&text), Wake::at(again)))
+            }
+        }
     }
 
     /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
     /// in the answer.
     pub(super) async fn stop_all(&self, run: &Run<'_, K>) -> Option<Outcomes> {
         let rows = run.book.rows();
-        let open = rows.iter().filter(|row| super::report::is_under_way(row));
-        let open: Vec<Key> = open
-            .map(|row| Key { namespace: row.namespace.clone(), name: row.name.clone() })
-            .collect();
+        let open: Vec<Key> = rows.iter().filter(|row| is_under_way(row)).map(Key::of).collect();
         let mut outcomes = Outcomes::new();
         for key in open {
+            // Nothing goes on where nobody can reach.
+            let Some(target) = run.places.find(&key) else { continue };
             let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
             let row = run.book.row(&key);
             let made = self.wish(run, &key, spec, None, row.as_ref(), (true, false));
@@ -373,8 +446,9 @@ impl<K: Model> Session<K> {
                     continue;
                 }
             };
-            let remembered = self.remembered(&key);
-            let (rest, _) = self.drive(run, &key, wish, object, &remembered).await?;
+            let remembered = self.remembered(&key, target);
+            let none = Arc::default();
+            let rest = self.drive(run, (&key, &none), wish, object, &remembered).await?;
             if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED) {
                 outcomes.insert(key, Outcome::Rests(rest));
             }
@@ -394,12 +468,8 @@ impl<K: Model> Session<K> {
             let rows = run.book.rows();
             let needed = |key: &Key| {
                 let id = key.to_string();
-                rows.iter().any(|row| {
-                    row.needs.contains(&id)
-                        && leaving
-                            .iter()
-                            .any(|it| it.name == row.name && it.namespace == row.namespace)
-                })
+                rows.iter()
+                    .any(|row| row.needs.contains(&id) && leaving.iter().any(|it| it.is_of(row)))
             };
             let ready: Vec<Key> =
                 left.iter().filter(|key| !needed(key)).take(AT_ONCE).cloned().collect();
@@ -415,7 +485,7 @@ impl<K: Model> Session<K> {
                 match rest? {
                     Rest::Settled(..) => {
                         run.book.remove(key);
-                        self.forget(key, run.target);
+                        self.forget(key);
                     }
                     rest => drop(outcomes.insert(key.clone(), Outcome::Rests(rest))),
                 }
@@ -431,8 +501,12 @@ impl<K: Model> Session<K> {
             Ok(made) => made,
             Err(rest) => return Some(rest),
         };
-        let remembered = self.remembered(key);
-        Some(self.drive(run, key, wish, object, &remembered).await?.0)
+        let target = match run.places.of(key) {
+            Ok(target) => target,
+            Err(rest) => return Some(rest),
+        };
+        let remembered = self.remembered(key, target);
+        self.drive(run, (key, &Arc::default()), wish, object, &remembered).await
     }
 
     /// What holds releases at their phases: windows.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crds::helmfile::Dialect;
+use crds::helmfile::{Dialect, ReleaseRow};
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
@@ -16,28 +16,54 @@ use helm::env::Env;
 use helm::render::{Mode, Release};
 use helm::template::{Request, render, text};
 use helmfile::{
-    Chart, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template, World,
+    Chart, Helm, ManifestHook, Operation, Options, Plan, Purpose, Rendering, Settings, Template,
+    Unwanted, World,
 };
 use sha2::{Digest as _, Sha256};
 use tree::{Entry, Files as _, Memory, RelPath};
 
 use super::fetching::{Fetching, Reaching};
 use super::files::Beside;
+use super::places::undeclared;
 use super::values;
 use crate::cluster::capabilities::Served;
 use crate::controllers::releaser::chart::Loaded;
 use crate::time_limit::TimeLimit;
 
-/// A release: its namespace and name.
+/// A release: its cluster, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
+    /// The `kubeContext` that names its cluster; empty for that of the spec.
+    pub(super) context: String,
     pub(super) namespace: String,
     pub(super) name: String,
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        let Self { context, namespace, name } = self;
+        match context.is_empty() {
+            true => write!(f, "{namespace}/{name}"),
+            // As helmfile writes it in `needs`.
+            false => write!(f, "{context}/{namespace}/{name}"),
+        }
+    }
+}
+
+impl Key {
+    /// The release of a row.
+    pub(super) fn of(row: &ReleaseRow) -> Self {
+        Self {
+            context: row.kube_context.clone(),
+            namespace: row.namespace.clone(),
+            name: row.name.clone(),
+        }
+    }
+
+    /// Whether a row is of this release.
+    pub(super) fn is_of(&self, row: &ReleaseRow) -> bool {
+        (&self.context, &self.namespace, &self.name)
+            == (&row.kube_context, &row.namespace, &row.name)
     }
 }
 
@@ -56,6 +82,8 @@ pub(super) struct Inputs {
     pub(super) variables: BTreeMap<String, String>,
     /// The namespace of releases that name none.
     pub(super) namespace: String,
+    /// The contexts that the spec names.
+    pub(super) contexts: BTreeSet<String>,
     /// What the cluster is, for charts that are made of other charts.
     pub(super) served: Arc<Served>,
 }
@@ -82,6 +110,8 @@ pub(super) struct PlannedRelease {
     pub(super) values: Map,
     pub(super) values_digest: String,
     pub(super) operation: Operation,
+    /// What its hooks apply.
+    pub(super) hooks: Arc<[ManifestHook]>,
     pub(super) skips_schema: bool,
     /// The number of its helmfile: those before it come first, as helmfile does it.
     pub(super) helmfile: usize,
@@ -148,15 +178,13 @@ pub(super) fn plan(
              spec.selectors"
         ));
     }
-    let releases = releases(&all.releases, &inputs.namespace, &files)?;
-    let unwanted = all.unwanted.iter().map(|release| Key {
-        namespace: match release.namespace.is_empty() {
-            true => inputs.namespace.clone(),
-            false => release.namespace.clone(),
-        },
-        name: release.name.clone(),
+    let within = Within { namespace: &inputs.namespace, contexts: &inputs.contexts };
+    let releases = releases(&all.releases, &within, &files)?;
+    let unwanted = all.unwanted.iter().map(|release| {
+        let Unwanted { name, namespace, kube_context, .. } = release;
+        within.key(kube_context, namespace, name)
     });
-    let unwanted = unwanted.collect();
+    let unwanted = unwanted.collect::<Result<Vec<Key>, String>>()?;
     Ok(Planned { releases, unwanted, drawn: world.drawn(), warnings: all.warnings })
 }
 
@@ -173,33 +201,45 @@ fn place(files: &Beside, path: &str) -> Result<(String, String), String> {
     }
 }
 
+/// What a spec says of where releases are.
+struct Within<'s> {
+    namespace: &'s str,
+    contexts: &'s BTreeSet<String>,
+}
+
+impl Within<'_> {
+    /// The key of a release.
+    ///
+    /// # Errors
+    /// The spec does not name its context.
+    fn key(&self, context: &str, namespace: &str, name: &str) -> Result<Key, String> {
+        if !context.is_empty() && !self.contexts.contains(context) {
+            return Err(format!("release \"{name}\": {}", undeclared(context)));
+        }
+        let namespace = if namespace.is_empty() { self.namespace } else { namespace };
+        Ok(Key {
+            context: context.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+}
+
 fn releases(
     all: &[Rendering],
-    namespace: &str,
+    within: &Within<'_>,
     files: &Beside,
 ) -> Result<Vec<PlannedRelease>, String> {
-    let key = |release: &Rendering| Key {
-        namespace: match release.namespace.is_empty() {
-            true => namespace.to_owned(),
-            false => release.namespace.clone(),
-        },
-        name: release.name.clone(),
-    };
-    let ids: BTreeMap<&str, Key> =
-        all.iter().map(|release| (release.id.as_str(), key(release))).collect();
+    let key =
+        |release: &Rendering| within.key(&release.kube_context, &release.namespace, &release.name);
+    let ids = all.iter().map(|release| Ok((release.id.as_str(), key(release)?)));
+    let ids = ids.collect::<Result<BTreeMap<&str, Key>, String>>()?;
     let mut charts: BTreeMap<String, Arc<Loaded>> = BTreeMap::new();
     let mut known: BTreeSet<Key> = BTreeSet::new();
     let mut releases = Vec::with_capacity(all.len());
     for release in all {
         let failed = |error: String| format!("release \"{}\": {error}", release.name);
-        let key = key(release);
-        if !release.kube_context.is_empty() {
-            return Err(failed(format!(
-                "kubeContext `{}` is not supported: set spec.kubeConfig of the Helmfile and select the releases of \
-                 each cluster by spec.selectors",
-                release.kube_context
-            )));
-        }
+        let key = key(release)?;
         if !known.insert(key.clone()) {
             return Err(failed(format!("there are two releases {key}: give one another name")));
         }
@@ -218,6 +258,7 @@ fn releases(
             values,
             values_digest,
             operation: release.operation.clone(),
+            hooks: release.hooks.clone().into(),
             skips_schema: more.skips_schema,
             helmfile: release.helmfile,
         });

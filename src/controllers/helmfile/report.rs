@@ -11,6 +11,7 @@ use reconcile::{Conditions, Reason, Rest, Status, Time, Wake, reason};
 
 use super::keep::{Outcome, Outcomes};
 use super::model::{self, Model};
+use super::plan::Key;
 use crate::controllers::applier;
 use crate::controllers::dependencies::shortened;
 use crate::controllers::kind::REQUESTED_AT;
@@ -34,14 +35,14 @@ const DRAWS: Reason = Reason::new("DrawsValues");
 const NOT_USED: Reason = Reason::new("NoEffect");
 
 /// A release failed.
-const RELEASE_FAILED: Reason = Reason::new("ReleaseFailed");
+pub(super) const RELEASE_FAILED: Reason = Reason::new("ReleaseFailed");
 
 /// How many releases are named where many are meant.
 const NAMED: usize = 3;
 
 /// Where the whole rests, by where its releases do.
 pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> Rest {
-    let of = |key: &str| rows.iter().find(|row| format!("{}/{}", row.namespace, row.name) == key);
+    let of = |key: &str| rows.iter().find(|row| Key::of(row).to_string() == key);
     let mut wake = Wake::default();
     for outcome in outcomes.values() {
         if let Outcome::Rests(rest) = outcome
@@ -209,7 +210,7 @@ pub(super) fn announcement<K: Model>(object: &K) -> String {
     let mut text = applier::announcement(object, revision);
     for row in status.into_iter().flat_map(|it| &it.releases) {
         let revision = row.revision.unwrap_or_default();
-        text.push_str(&format!(" {}/{} {} {revision}", row.namespace, row.name, row.state));
+        text.push_str(&format!(" {} {} {revision}", Key::of(row), row.state));
     }
     text
 }
@@ -221,9 +222,11 @@ pub(super) fn release_not_ready<K: Model>(object: &K, release: &str) -> Option<S
         return Some("the latest generation of its Helmfile has not been reconciled".to_owned());
     }
     let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
-    let is_it = |row: &&ReleaseRow| match release.split_once('/') {
-        Some((namespace, name)) => row.namespace == namespace && row.name == name,
-        None => row.name == release,
+    let is_it = |row: &&ReleaseRow| {
+        let key = Key::of(row);
+        row.name == release
+            || key.to_string() == release
+            || Key { context: String::new(), ..key }.to_string() == release
     };
     let mut rows = rows.iter().filter(is_it);
     let Some(row) = rows.next() else {
@@ -231,7 +234,7 @@ pub(super) fn release_not_ready<K: Model>(object: &K, release: &str) -> Option<S
     };
     if rows.next().is_some() {
         return Some(format!(
-            "several namespaces have a release {release}: name it NAMESPACE/NAME"
+            "there are several releases {release}: name it NAMESPACE/NAME, or KUBECONTEXT/NAMESPACE/NAME"
         ));
     }
     if row.state == ReleaseState::Ready {

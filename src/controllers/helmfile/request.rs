@@ -144,17 +144,22 @@ pub(super) fn kept(status: &HelmReleaseStatus) -> HelmReleaseStatus {
     HelmReleaseStatus { last_handled_reconcile_at: None, helm_chart: None, ..status.clone() }
 }
 
-/// A digest of all that a release is kept as: while it stays the same there is nothing new to do.
-pub(super) fn digest(planned: &PlannedRelease, spec: &HelmReleaseSpec) -> String {
+/// A digest of all that a release is kept as at a place: while it stays the same there is nothing new to do.
+pub(super) fn digest(planned: &PlannedRelease, spec: &HelmReleaseSpec, place: &str) -> String {
     let spec = serde_json::to_vec(spec).unwrap_or_default();
+    let hooks = planned.hooks.iter().map(|hook| (&hook.name, &hook.manifests));
+    // In another cluster hooks have to apply what they name once more.
+    let hooks = serde_json::to_vec(&(place, hooks.collect::<Vec<_>>())).unwrap_or_default();
+    let hooks = (!planned.hooks.is_empty()).then_some(hooks.as_slice());
     let skips = if planned.skips_schema { "skips the schema" } else { "" };
     let mut hash = Sha256::new();
-    for part in [
+    let parts = [
         planned.chart_digest.as_bytes(),
         planned.values_digest.as_bytes(),
         skips.as_bytes(),
         spec.as_slice(),
-    ] {
+    ];
+    for part in parts.into_iter().chain(hooks) {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }

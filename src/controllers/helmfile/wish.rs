@@ -1,6 +1,7 @@
 //! What a Helmfile asks for, checked and with its defaults.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ConfigKind;
@@ -10,10 +11,12 @@ use crds::kustomize::DeletionPolicy;
 use objects::Masking;
 use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake};
 
-use super::origin;
+use super::{origin, places};
+use crate::controllers::context::Context;
 use crate::controllers::helm_release::values::{self, Values};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::reference::References;
+use crate::controllers::target::{Target, Wanted};
 
 /// What `envFrom` names cannot be read.
 const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
@@ -41,6 +44,7 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
         })
     };
     origin::check(spec)?;
+    places::check(spec)?;
     let interval = read("spec.interval", Some(&spec.interval), RETRY)?;
     let retry = interval.clamp(SHORTEST_INTERVAL, RETRY);
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
@@ -77,14 +81,20 @@ pub(crate) struct Named {
     pub(super) variables: BTreeMap<String, String>,
     /// Strings of Secrets, which must not be told.
     pub(super) secrets: Masking,
+    /// The clusters of `kubeContexts`, by their names.
+    pub(super) contexts: BTreeMap<String, Arc<Target>>,
 }
 
-/// Reads what `valuesFrom` and `envFrom` name.
+/// Reads what `valuesFrom`, `envFrom` and `kubeContexts` name.
 pub(super) async fn read(
+    context: &Context,
     spec: &HelmfileSpec,
     (namespace, name): (&str, &str),
     references: &mut References,
 ) -> Result<Named, Rest> {
+    let (kube_config, account) = (spec.kube_config.as_ref(), spec.service_account_name.as_deref());
+    let wanted = Wanted::new(&context.settings, namespace, kube_config, account);
+    let contexts = places::contexts(context, spec, &wanted, references).await;
     let variables = variables(spec, references, namespace).await;
     // State values are put together as those of a HelmRelease are.
     let mut like = HelmRelease::new(
@@ -100,7 +110,9 @@ pub(super) async fn read(
     let text = helm::values::yaml(&map)
         .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
     let (variables, hidden) = variables?;
-    Ok(Named { values: text.into(), variables, secrets: secrets.with(hidden) })
+    let contexts = contexts.into_iter().map(|(name, target)| Ok((name, target?)));
+    let contexts = contexts.collect::<Result<_, Rest>>()?;
+    Ok(Named { values: text.into(), variables, secrets: secrets.with(hidden), contexts })
 }
 
 /// The environment variables, and those of them that came from Secrets.

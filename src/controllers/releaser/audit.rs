@@ -141,7 +141,8 @@ impl<O: Owner> World<O> {
         if !self.context.settings.release_audits || changes.is_empty() {
             return;
         }
-        let key = audit::correction_key(stretch, &changes);
+        // One owner may have the same objects in several clusters.
+        let key = format!("{} {}", audit::correction_key(stretch, &changes), self.node.name);
         let spec = ReleaseAuditSpec {
             subject: self.subject(record),
             operation: AuditOperation::CorrectDrift,

@@ -47,10 +47,17 @@ impl PostRenderers {
         Self { strategy, user: user.collect(), common: common.cloned().unwrap_or_default(), origin }
     }
 
-    /// Does something with them in the form in which a [`helm::template::Request`] takes them.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(PostRender<'_>) -> T) -> T {
+    /// Does something with them in the form in which a [`helm::template::Request`] takes them: not at all where they change
+    /// nothing, so that what Helm rendered is stored as it is.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(Option<PostRender<'_>>) -> T) -> T {
+        if self.user.is_empty()
+            && self.common == CommonMetadata::default()
+            && self.origin.is_empty()
+        {
+            return work(None);
+        }
         let run = |stream: &[u8]| self.run(stream);
-        work(PostRender { strategy: self.strategy, run: &run, plugin: None })
+        work(Some(PostRender { strategy: self.strategy, run: &run, plugin: None }))
     }
 
     /// One stream of documents to another.

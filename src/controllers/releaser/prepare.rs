@@ -139,7 +139,7 @@ impl<O: Owner> World<O> {
                     skip_schema,
                     sub_notes: false,
                     templates: known,
-                    post_render: Some(post_render),
+                    post_render,
                 };
                 render(request, &env, &mut warnings)
             });

@@ -401,7 +401,12 @@ impl<O: Owner> World<O> {
             Step::Prepare { action, version, .. } => {
                 let base = self.known().revisions.current().map(|it| it.record.clone());
                 let base = base.filter(|_| *action == Action::Upgrade);
-                match self.prepare(*action, *version, base).await? {
+                let refused = self.owner.before(&self.target, &self.permit).await?;
+                let prepared = match refused {
+                    Some(text) => Err(text),
+                    None => self.prepare(*action, *version, base).await?,
+                };
+                match prepared {
                     Ok(prepared) => self.known().prepared = Some(prepared),
                     Err(text) => outcome.error = Some(text),
                 }

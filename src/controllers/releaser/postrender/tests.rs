@@ -119,7 +119,7 @@ fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
                 skip_schema: false,
                 sub_notes: false,
                 templates: None,
-                post_render: Some(post_render),
+                post_render,
             };
             helm::template::render(request, &env, &mut Vec::new())
         });

@@ -1,0 +1,211 @@
+//! Hooks that apply manifests (`kubectlApply`), as far as whoever keeps releases can follow them: what they apply, and
+//! which of them are refused.
+//!
+//! Elsewhere: hooks of commands, which are never run (`charts.rs`); applying (whoever calls this).
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::load::Helmfile;
+use crate::place::join;
+use crate::remote::Address;
+use crate::spec::{Hook, Release};
+use crate::template::{Renderer, hook_data};
+use crate::world::World;
+
+/// How many bytes the manifests of all hooks of a plan may have.
+pub(crate) const BYTES: usize = 64 << 20;
+
+/// When the manifests of a hook are applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Before an operation of Helm on the release: `preapply` and `presync`.
+    Before,
+    /// After it: `postsync`.
+    After,
+}
+
+/// What a hook applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestHook {
+    /// Its name.
+    pub name: String,
+    /// When it applies them.
+    pub when: When,
+    /// Manifests as YAML.
+    pub manifests: String,
+}
+
+/// What a hook is called.
+pub(crate) fn name(hook: &Hook) -> &str {
+    match (hook.name.is_empty(), hook.kubectl.is_empty()) {
+        (false, _) => &hook.name,
+        (true, false) => "kubectlApply",
+        (true, true) => &hook.command,
+    }
+}
+
+/// When an event is, and why it cannot be followed.
+///
+/// Differs(helmfile): there, `preapply` hooks of all releases come before the first operation; here, each comes right before
+/// the operation on its own release.
+fn when(event: &str) -> std::result::Result<When, &'static str> {
+    Err(match event {
+        "preapply" | "presync" => return Ok(When::Before),
+        "postsync" => return Ok(When::After),
+        "prepare" => "because charts are read without any effect on the cluster: use `presync`",
+        "cleanup" => "because it belongs to no operation of Helm: use `postsync`",
+        "preuninstall" | "postuninstall" => {
+            "because a release that is uninstalled has mostly left the helmfile: use a `pre-delete` or \
+             `post-delete` hook of the chart"
+        }
+        _ => "because helmfile has no such event: use `presync` or `postsync`",
+    })
+}
+
+impl Helmfile {
+    /// Refuses hooks that are not followed where releases are kept.
+    ///
+    /// # Errors
+    /// Names the first of them, and what to use instead.
+    pub(crate) fn refuse_hooks(&self, release: &Release) -> Result<()> {
+        for hook in release.hooks.iter().chain(&self.spec.hooks) {
+            if hook.kubectl.is_empty() {
+                return Err(format!(
+                    "the hook `{}` is not supported, because it runs a program: use `kubectlApply`, a hook of the \
+                     chart or a Job",
+                    name(hook)
+                )
+                .into());
+            }
+        }
+        if let Some(hook) = self.spec.hooks.first() {
+            return Err(format!(
+                "the hook `{}` is not supported, because it belongs to the whole helmfile: list it under `hooks` of a \
+                 release, with the event `presync` or `postsync`",
+                name(hook)
+            )
+            .into());
+        }
+        for hook in &release.hooks {
+            for event in &hook.events {
+                if let Err(why) = when(event) {
+                    return Err(format!(
+                        "the event `{event}` of the hook `{}` is not supported, {why}",
+                        name(hook)
+                    )
+                    .into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the hooks of a release apply, in their order for each event. `left` is how many bytes there may be.
+    ///
+    /// # Errors
+    /// A template or a file that cannot be read, and more than there may be.
+    pub(crate) fn manifest_hooks(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        left: &mut usize,
+    ) -> Result<Vec<ManifestHook>> {
+        let mut all = Vec::new();
+        for event in ["preapply", "presync", "postsync"] {
+            let Ok(when) = when(event) else { continue };
+            for hook in release.hooks.iter().filter(|it| it.events.iter().any(|own| own == event)) {
+                let failed = |error: Error| error.at(&format!("hook[{}]", name(hook)));
+                let manifests = self.applied(world, release, hook, event, left).map_err(failed)?;
+                all.push(ManifestHook { name: name(hook).to_owned(), when, manifests });
+            }
+        }
+        Ok(all)
+    }
+
+    fn applied(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        hook: &Hook,
+        event: &str,
+        left: &mut usize,
+    ) -> Result<String> {
+        let data = hook_data(self.release_fields(release, &self.values), event);
+        let renderer = Renderer::new(world, &self.place, &self.base, data);
+        let documents = match (hook.kubectl.get("filename"), hook.kubectl.get("kustomize")) {
+            (Some(_), Some(_)) => {
+                return Err("kustomize & filename cannot be used together".into());
+            }
+            (None, None) => return Err("either kustomize or filename must be given".into()),
+            (Some(names), None) => {
+                let mut documents = Vec::new();
+                // As kubectl has it, one flag may list several.
+                for path in renderer.render_text(names)?.split(',') {
+                    self.read_manifests(path, left, &mut documents)?;
+                }
+                documents
+            }
+            (None, Some(path)) => {
+                let path = renderer.render_text(path)?;
+                refuse_address(&path)?;
+                let built = self.kustomization(world, &self.beside(&path))?;
+                spend(built.len(), left)?;
+                vec![built]
+            }
+        };
+        Ok(documents.join("\n---\n"))
+    }
+
+    /// A path that is relative to the helmfile.
+    fn beside(&self, path: &str) -> String {
+        if path.starts_with('/') { path.to_owned() } else { join(&self.base, path) }
+    }
+
+    /// The manifests of a file, or of those in a directory, as `kubectl apply -f` reads them.
+    fn read_manifests(
+        &self,
+        path: &str,
+        left: &mut usize,
+        documents: &mut Vec<String>,
+    ) -> Result<()> {
+        refuse_address(path)?;
+        let path = self.beside(path);
+        let mut files = vec![path.clone()];
+        if self.place.is_directory(&path) {
+            let names = self.place.list(&path)?.into_iter().map(|(name, _)| join(&path, &name));
+            let is_manifest = |path: &String| {
+                let ending = path.rsplit_once('.').map(|(_, ending)| ending);
+                matches!(ending, Some("json" | "yaml" | "yml")) && self.place.is_file(path)
+            };
+            files = names.filter(is_manifest).collect();
+            if files.is_empty() {
+                return Err(
+                    format!("`{path}` has no file that ends in .json, .yaml or .yml").into()
+                );
+            }
+        }
+        for file in files {
+            let read = self.place.read(&file)?;
+            spend(read.len(), left)?;
+            documents.push(String::from_utf8_lossy(&read).into_owned());
+        }
+        Ok(())
+    }
+}
+
+fn refuse_address(path: &str) -> Result<()> {
+    let is_address = Address::parse(path).is_some() || path.contains("://");
+    if is_address {
+        return Err("addresses of manifests are not supported: put the file into the source".into());
+    }
+    Ok(())
+}
+
+fn spend(bytes: usize, left: &mut usize) -> Result<()> {
+    match left.checked_sub(bytes) {
+        Some(rest) => *left = rest,
+        None => return Err(format!("the manifests of hooks have more than {BYTES} bytes").into()),
+    }
+    Ok(())
+}
