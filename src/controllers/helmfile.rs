@@ -30,8 +30,9 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use golang::meter::Stop;
 use kube::core::ResourceExt as _;
-use objects::Masking;
+use objects::{Gvk, Masking};
 use reconcile::{Facts, Node, Reason, Rest, Wake};
+use release::storage::secret_name;
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ use self::keep::{Outcome, Outcomes, Remembered};
 use self::model::Model;
 use self::origin::{Fetched, Origin};
 use self::places::Places;
-use self::plan::{Inputs, Key, Planned};
+use self::plan::{Inputs, Key, Planned, PlannedRelease};
 use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Pace, Pending};
 use super::context::Context;
@@ -307,6 +308,9 @@ impl<K: Model> Session<K> {
             ended.came = Came { revision: revision.to_owned(), plan, book };
             ended
         };
+        if let Err(rest) = places.check_apart(&planned) {
+            return Some(ended(rest));
+        }
         self.enter(&planned, &book);
         // A release is in the inventory before anything of it is in the cluster.
         if let Err(rest) = book.flush().await {
@@ -343,20 +347,64 @@ impl<K: Model> Session<K> {
         let rows = run.book.rows();
         let is_left = |key: &Key| !planned.releases.iter().any(|it| it.key == *key);
         let left: Vec<Key> = rows.iter().map(Key::of).filter(is_left).collect();
-        let goes = |key: &&Key| {
-            run.places.find(key).is_some() && (run.spec.prune || planned.unwanted.contains(key))
-        };
-        let (leaving, given_up): (Vec<&Key>, Vec<&Key>) = left.iter().partition(goes);
-        for key in given_up {
-            run.book.remove(key);
-            self.forget(key);
-            run.book.tell(finalize::given_up(key, run.places.find(key).is_some()));
+        let (mut leaving, mut outcomes) = (Vec::new(), Outcomes::new());
+        for key in left {
+            let target = run.places.find(&key);
+            let goes = run.spec.prune || planned.unwanted.contains(&key);
+            let kept = match target.filter(|_| goes) {
+                Some(target) => self.kept_elsewhere(&key, target, planned, run).await,
+                None => Ok(None),
+            };
+            match kept {
+                Err(rest) => drop(outcomes.insert(key, Outcome::Rests(rest))),
+                Ok(None) if target.is_some() && goes => leaving.push(key),
+                Ok(kept) => {
+                    run.book.remove(&key);
+                    self.forget(&key);
+                    run.book.tell(finalize::given_up(&key, kept.as_ref(), target.is_some()));
+                }
+            }
         }
-        let leaving: Vec<Key> = leaving.into_iter().cloned().collect();
-        if leaving.is_empty() {
-            return Some(Outcomes::new());
+        if !leaving.is_empty() {
+            outcomes.extend(self.uninstall(&leaving, run).await?);
         }
-        self.uninstall(&leaving, run).await
+        Some(outcomes)
+    }
+
+    /// The release of a plan that is one with a release that left it, because two contexts name one cluster.
+    ///
+    /// # Errors
+    /// A cluster could not be asked.
+    async fn kept_elsewhere(
+        &self,
+        key: &Key,
+        target: &Target,
+        planned: &Planned,
+        run: &keep::Run<'_, K>,
+    ) -> Result<Option<Key>, Rest> {
+        for PlannedRelease { key: other, .. } in &planned.releases {
+            let is_alike = (&other.namespace, &other.name) == (&key.namespace, &key.name);
+            let Some(place) = run.places.find(other).filter(|_| is_alike) else { continue };
+            if place.place() == target.place() {
+                return Ok(Some(other.clone()));
+            }
+            let revisions = [other, key].map(|key| run.book.row(key).and_then(|row| row.revision));
+            for revision in revisions.into_iter().flatten() {
+                let record = secret_name(&other.name, revision);
+                let failed = |error: ClusterError| {
+                    let text = format!("release {key}: unable to compare it with {other}: {error}");
+                    let again = Wake::at(self.in_future(run.timeouts.retry));
+                    Rest::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
+                };
+                let here = uid_of(place, &other.namespace, &record).await;
+                let there = uid_of(target, &other.namespace, &record).await;
+                let (here, there) = (here.map_err(failed)?, there.map_err(failed)?);
+                if here.is_some() && here == there {
+                    return Ok(Some(other.clone()));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The plan of the helmfile: the one that there is, unless something changed from which it is made.
@@ -498,4 +546,15 @@ fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &Named, version: &str) -
     );
     let text = serde_json::to_vec(&parts).unwrap_or_default();
     format!("sha256:{}", hex::encode(Sha256::digest(text)))
+}
+
+/// The uid of the record of a revision; nothing if there is none.
+async fn uid_of(
+    target: &Target,
+    namespace: &str,
+    record: &str,
+) -> Result<Option<String>, ClusterError> {
+    let secrets = target.cluster.resource(&Gvk::new("v1", "Secret")).await?;
+    let found = target.cluster.get(&secrets, namespace, record).await?;
+    Ok(found.map(|it| it.uid().to_owned()))
 }

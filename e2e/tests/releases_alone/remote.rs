@@ -194,6 +194,26 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     story.await_object(&shop, SOON, is_pruned).await?;
     ensure!(maps.get_opt("extra-config").await?.is_none(), "it was not pruned");
 
+    // Another context of the same cluster has the same records: nothing there is uninstalled.
+    let before = maps.get("app-config").await?.metadata.uid;
+    story.merge(&shop, json!({"spec": {"kubeContexts": {"south": there}}})).await?;
+    upstream.push(&[("helmfile.yaml", file("south", "new", ""))]).await?;
+    let is_moved = |object: &DynamicObject| {
+        let found = rows(object);
+        found.len() == 3
+            && found.iter().any(|it| it.starts_with("south/app") && it.ends_with("Ready"))
+    };
+    story.await_object(&shop, SOON, is_moved).await?;
+    ensure!(maps.get("app-config").await?.metadata.uid == before, "it was uninstalled");
+    let both = format!(
+        "{}- {{name: app, namespace: {own}, kubeContext: east, chart: ./app}}\n",
+        file("south", "new", "")
+    );
+    upstream.push(&[("helmfile.yaml", both)]).await?;
+    let text = story.await_failure(&shop, "HelmfileError").await?;
+    ensure!(text.contains("are one, because both contexts have the same kubeconfig"), "{text}");
+    ensure!(maps.get("app-config").await?.metadata.uid == before, "it was uninstalled");
+
     story.delete(&shop).await?;
     story.await_gone(&shop, SOON).await?;
     ensure!(maps.get_opt("app-config").await?.is_none(), "it was left there");

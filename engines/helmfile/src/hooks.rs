@@ -16,6 +16,9 @@ use crate::world::World;
 /// How many bytes the manifests of all hooks of a plan may have.
 pub(crate) const BYTES: usize = 64 << 20;
 
+/// What a path and a file count beside their bytes, so that empty ones are limited, too.
+const EACH: usize = 4 << 10;
+
 /// When the manifests of a hook are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
@@ -142,6 +145,7 @@ impl Helmfile {
                 let mut documents = Vec::new();
                 // As kubectl has it, one flag may list several.
                 for path in renderer.render_text(names)?.split(',') {
+                    spend(EACH, left)?;
                     self.read_manifests(path, left, &mut documents)?;
                 }
                 documents
@@ -187,7 +191,7 @@ impl Helmfile {
         }
         for file in files {
             let read = self.place.read(&file)?;
-            spend(read.len(), left)?;
+            spend(read.len().saturating_add(EACH), left)?;
             documents.push(String::from_utf8_lossy(&read).into_owned());
         }
         Ok(())
@@ -205,7 +209,12 @@ fn refuse_address(path: &str) -> Result<()> {
 fn spend(bytes: usize, left: &mut usize) -> Result<()> {
     match left.checked_sub(bytes) {
         Some(rest) => *left = rest,
-        None => return Err(format!("the manifests of hooks have more than {BYTES} bytes").into()),
+        None => {
+            return Err(format!(
+                "the manifests of hooks have more than {BYTES} bytes, of which each path and each file counts {EACH}"
+            )
+            .into());
+        }
     }
     Ok(())
 }

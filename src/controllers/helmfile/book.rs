@@ -3,6 +3,7 @@
 //! Many releases are kept at a time, and what is to be told of all of them goes into one write.
 //! Elsewhere: the machine (`releaser`), what a run says of the whole (`report.rs`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -190,6 +191,8 @@ pub(super) struct ReleaseOwner<K: Model> {
     pub(super) release: Mutex<Arc<HelmRelease>>,
     /// What its hooks apply.
     pub(super) hooks: Arc<[ManifestHook]>,
+    /// Whether those before an operation were applied.
+    pub(super) has_begun: AtomicBool,
 }
 
 impl<K: Model> ReleaseOwner<K> {
@@ -282,7 +285,9 @@ impl<K: Model> Owner for ReleaseOwner<K> {
     async fn before(&self, target: &Target, permit: &RunPermit) -> Result<Option<String>, Rest> {
         let (context, namespace) = (&*self.book.context, &self.key.namespace);
         let hooks = self.hooks.iter().filter(|hook| hook.when == When::Before);
-        At { context, target, permit, namespace }.apply(hooks).await
+        let refused = At { context, target, permit, namespace }.apply(hooks).await?;
+        self.has_begun.fetch_or(refused.is_none(), Ordering::Relaxed);
+        Ok(refused)
     }
 
     fn announce(&self, event: Event) {

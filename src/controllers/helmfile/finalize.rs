@@ -79,11 +79,13 @@ pub(super) fn left_behind(subject: &str) -> Event {
     }
 }
 
-/// What is told of a release that left the helmfile and stays, in a cluster that can be reached or not.
-pub(super) fn given_up(key: &Key, is_reached: bool) -> Event {
-    let why = match is_reached {
-        true => "spec.prune is not set",
-        false => "spec.kubeContexts no longer names its cluster",
+/// What is told of a release that left the helmfile and stays, in a cluster that can be reached or not; `kept` is the release
+/// of another context that it is.
+pub(super) fn given_up(key: &Key, kept: Option<&Key>, is_reached: bool) -> Event {
+    let why = match (kept, is_reached) {
+        (Some(kept), _) => format!("it is {kept}: both contexts name one cluster"),
+        (None, true) => "spec.prune is not set".to_owned(),
+        (None, false) => "spec.kubeContexts no longer names its cluster".to_owned(),
     };
     Event {
         severity: Severity::Info,

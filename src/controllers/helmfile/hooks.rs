@@ -21,6 +21,9 @@ use crate::controllers::target::Target;
 /// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
 const MANAGER: &str = "helmfile-hooks";
 
+/// Most objects that the hooks of a release apply for an event: a permit of the cluster is held meanwhile.
+const MOST_OBJECTS: usize = 500;
+
 /// When it is tried again after an API server did not answer.
 const SOON: Duration = Duration::from_secs(2);
 
@@ -44,12 +47,19 @@ impl At<'_> {
         &self,
         hooks: impl Iterator<Item = &'h ManifestHook>,
     ) -> Result<Option<String>, Rest> {
+        let mut left = MOST_OBJECTS;
         for hook in hooks {
             let failed = |text: &str| Some(format!("hook `{}`: {text}", hook.name));
             let objects = match members::read(&hook.manifests) {
                 Ok(objects) => objects,
                 Err(text) => return Ok(failed(&text)),
             };
+            let Some(rest) = left.checked_sub(objects.len()) else {
+                return Ok(failed(&format!(
+                    "hooks of a release may apply {MOST_OBJECTS} objects: put the others into a chart"
+                )));
+            };
+            left = rest;
             let secrets = Masking::default().with_manifests(&objects);
             for object in objects {
                 match self.one(object).await {

@@ -3,13 +3,14 @@
 //! Elsewhere: one release (`releaser`), what is asked of it (`request.rs`), what is said of it (`book.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use helmfile::ManifestHook;
+use helmfile::{ManifestHook, When};
 use reconcile::{Node, Rest, Time, Wake, WindowState};
 use release::phase::Gates;
 use release::{Desired, Origin};
@@ -38,6 +39,8 @@ const AT_ONCE: usize = 8;
 pub(super) struct Remembered {
     pub(super) drive: drive::Memory,
     last: Mutex<Option<Last>>,
+    /// Whether hooks before an operation were applied since the release was last as the helmfile says.
+    has_begun: AtomicBool,
     target: Arc<Target>,
     node: Node,
 }
@@ -140,6 +143,7 @@ impl<K: Model> Session<K> {
         let new = Arc::new(Remembered {
             drive: drive::Memory::default(),
             last: Mutex::default(),
+            has_begun: AtomicBool::new(false),
             target: target.clone(),
             node: self.part(key),
         });
@@ -279,7 +283,7 @@ impl<K: Model> Session<K> {
         let is_new = row.and_then(|row| row.digest).is_none_or(|known| known != digest);
         if is_new
             && rest.is_settled()
-            && let Err(failed) = self.apply_hooks(planned, target, run).await
+            && let Err(failed) = self.apply_hooks(planned, (target, &remembered), run).await
         {
             run.book.update(key, |row| {
                 row.state = ReleaseState::Failed;
@@ -372,9 +376,12 @@ impl<K: Model> Session<K> {
             key: key.clone(),
             release: Mutex::new(Arc::new(object)),
             hooks: hooks.clone(),
+            has_begun: AtomicBool::new(false),
         });
         let at = (&remembered.target, &remembered.node);
-        let driven = drive::drive(&self.context, at, &owner, &wish, &remembered.drive).await?;
+        let driven = drive::drive(&self.context, at, &owner, &wish, &remembered.drive).await;
+        remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
+        let driven = driven?;
         let object = owner.release();
         let said = report::report(
             &object,
@@ -409,17 +416,23 @@ impl<K: Model> Session<K> {
     async fn apply_hooks(
         &self,
         planned: &PlannedRelease,
-        target: &Arc<Target>,
+        (target, remembered): (&Arc<Target>, &Remembered),
         run: &Run<'_, K>,
     ) -> Result<(), Rest> {
         if planned.hooks.is_empty() {
             return Ok(());
         }
+        // Known until the process ends: after that, they are applied once more.
+        let has_begun = remembered.has_begun.load(Ordering::Relaxed);
+        let hooks = planned.hooks.iter().filter(|it| it.when == When::After || !has_begun);
         let permit = target.applying().run_permit(&self.node.namespace).await;
         let (context, namespace) = (&*self.context, &planned.key.namespace);
         let at = At { context, target, permit: &permit, namespace };
-        match at.apply(planned.hooks.iter()).await? {
-            None => Ok(()),
+        match at.apply(hooks).await? {
+            None => {
+                remembered.has_begun.store(false, Ordering::Relaxed);
+                Ok(())
+            }
             Some(text) => {
                 let again = self.in_future(run.timeouts.retry);
                 Err(Rest::Failed(RELEASE_FAILED, run.secrets.mask(&text), Wake::at(again)))

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crds::helmfile::HelmfileSpec;
 use reconcile::{Rest, Wake, reason};
 
-use super::Session;
 use super::finalize::left_behind;
 use super::model::Model;
-use super::plan::Key;
+use super::plan::{Key, Planned};
+use super::{HELMFILE_ERROR, Session};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::reference::References;
@@ -33,6 +33,25 @@ impl Places {
     /// Where a release is; nothing where the spec no longer names its context.
     pub(super) fn find(&self, key: &Key) -> Option<&Arc<Target>> {
         self.0.get(&key.context)
+    }
+
+    /// Checks that no two releases of a plan have the same records: the same namespace and name by one kubeconfig.
+    ///
+    /// # Errors
+    /// Names both.
+    pub(super) fn check_apart(&self, planned: &Planned) -> Result<(), Rest> {
+        let mut known = BTreeMap::new();
+        for key in planned.releases.iter().map(|it| &it.key) {
+            let Some(target) = self.find(key) else { continue };
+            if let Some(other) = known.insert((target.place(), &key.namespace, &key.name), key) {
+                let text = format!(
+                    "releases {other} and {key} are one, because both contexts have the same kubeconfig: remove one of \
+                     them from the helmfile"
+                );
+                return Err(Rest::Failed(HELMFILE_ERROR, text, Wake::default()));
+            }
+        }
+        Ok(())
     }
 
     /// Where a release is.
