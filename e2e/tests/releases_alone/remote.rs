@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
-use e2e::harness::flux::{NEVER, SOON};
+use e2e::harness::flux::{NEVER, SOON, Upstream};
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target, Windlass, await_until};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
@@ -124,6 +124,32 @@ fn rows(object: &DynamicObject) -> Vec<String> {
     rows.into_iter().flatten().map(line).collect()
 }
 
+/// Another context of the same cluster has the same records: nothing there is uninstalled, whether the helmfile names it
+/// instead or besides.
+async fn moves(
+    story: &Story,
+    (shop, there): (&Target, &Value),
+    maps: &Api<ConfigMap>,
+    upstream: &Upstream<'_>,
+    [moved, both]: [String; 2],
+) -> Result<()> {
+    let before = maps.get("app-config").await?.metadata.uid;
+    story.merge(shop, json!({"spec": {"kubeContexts": {"south": there}}})).await?;
+    upstream.push(&[("helmfile.yaml", moved)]).await?;
+    let is_moved = |object: &DynamicObject| {
+        let found = rows(object);
+        let is_it = |it: &String| it.starts_with("south/app") && it.ends_with("Ready");
+        found.len() == 3 && found.iter().any(is_it)
+    };
+    story.await_object(shop, SOON, is_moved).await?;
+    ensure!(maps.get("app-config").await?.metadata.uid == before, "it was uninstalled");
+    upstream.push(&[("helmfile.yaml", both)]).await?;
+    let text = story.await_failure(shop, "HelmfileError").await?;
+    ensure!(text.contains("are one, because both contexts have the same kubeconfig"), "{text}");
+    ensure!(maps.get("app-config").await?.metadata.uid == before, "it was uninstalled");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -> Result<()> {
     let story = Story::begin("helmfile-contexts").await?;
@@ -194,25 +220,11 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     story.await_object(&shop, SOON, is_pruned).await?;
     ensure!(maps.get_opt("extra-config").await?.is_none(), "it was not pruned");
 
-    // Another context of the same cluster has the same records: nothing there is uninstalled.
-    let before = maps.get("app-config").await?.metadata.uid;
-    story.merge(&shop, json!({"spec": {"kubeContexts": {"south": there}}})).await?;
-    upstream.push(&[("helmfile.yaml", file("south", "new", ""))]).await?;
-    let is_moved = |object: &DynamicObject| {
-        let found = rows(object);
-        found.len() == 3
-            && found.iter().any(|it| it.starts_with("south/app") && it.ends_with("Ready"))
-    };
-    story.await_object(&shop, SOON, is_moved).await?;
-    ensure!(maps.get("app-config").await?.metadata.uid == before, "it was uninstalled");
     let both = format!(
         "{}- {{name: app, namespace: {own}, kubeContext: east, chart: ./app}}\n",
         file("south", "new", "")
     );
-    upstream.push(&[("helmfile.yaml", both)]).await?;
-    let text = story.await_failure(&shop, "HelmfileError").await?;
-    ensure!(text.contains("are one, because both contexts have the same kubeconfig"), "{text}");
-    ensure!(maps.get("app-config").await?.metadata.uid == before, "it was uninstalled");
+    moves(&story, (&shop, &there), &maps, &upstream, [file("south", "new", ""), both]).await?;
 
     story.delete(&shop).await?;
     story.await_gone(&shop, SOON).await?;
