@@ -1,7 +1,7 @@
-//! Hooks that apply manifests (`kubectlApply`), as far as whoever keeps releases can follow them: what they apply, and
+//! Hooks that apply manifests (`kubectlApply`), as far as a controller supports them: what they apply, and
 //! which of them are refused.
 //!
-//! Elsewhere: hooks of commands, which are never run (`charts.rs`); applying (whoever calls this).
+//! Elsewhere: hooks that are commands, which are never run (`charts.rs`); applying the manifests (the caller).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Exports the objects of a definition that is about to be deleted with them, to Secrets in windlass's namespace.
 //!
-//! An export is complete before the definition is deleted: it is read, stored, and compared with what is there then. What
-//! cannot be exported is not deleted.
+//! The objects are read and stored, and compared with the cluster once more, before the definition is deleted. A definition
+//! whose objects cannot be exported is not deleted.
 //! Elsewhere: what an export is made of (engine `crdguard`), creating its objects again (`cli::crd`).
 
 use std::time::Duration;

@@ -79,8 +79,8 @@ pub(super) fn left_behind(subject: &str) -> Event {
     }
 }
 
-/// What is told of a release that left the helmfile and stays, in a cluster that can be reached or not; `kept` is the release
-/// of another context that it is.
+/// The event of a release that was removed from the helmfile and is not uninstalled. `is_reached`: its cluster can be used;
+/// `kept`: the planned release with the same records.
 pub(super) fn given_up(key: &Key, kept: Option<&Key>, is_reached: bool) -> Event {
     let why = match (kept, is_reached) {
         (Some(kept), _) => format!("it is {kept}: both contexts name one cluster"),

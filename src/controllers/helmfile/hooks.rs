@@ -1,6 +1,7 @@
-//! Applies the manifests of a release's hooks, as `kubectl apply` would in the name of whoever applies the release.
+//! Applies the manifests of a release's hooks, as `kubectl apply` would as the user that applies the release.
 //!
-//! Applying them again changes nothing, so no journal has them. They belong to nobody: they are neither kept nor removed.
+//! They are not in the journal, since applying them again changes nothing. No release owns these objects: drift is not
+//! corrected, and they are not pruned.
 //! Elsewhere: what hooks apply, and which are refused (engine `helmfile`); when (`keep.rs`, `book.rs`).
 
 use std::time::Duration;

@@ -118,8 +118,8 @@ impl<K: Model> Session<K> {
         Places(all.filter_map(|(name, target)| Some((name, target.ok()?))).collect())
     }
 
-    /// The clusters in which releases of a Helmfile that goes are uninstalled; those are left out in which nobody can do
-    /// that any more, which is told.
+    /// The clusters in which the releases of a deleted Helmfile are uninstalled. A cluster whose kubeconfig or ServiceAccount
+    /// no longer exists is left out, and an event says so.
     pub(super) async fn finalize_places(
         &self,
         object: &Arc<K>,

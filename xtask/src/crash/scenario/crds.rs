@@ -158,8 +158,8 @@ impl Definitions {
     }
 }
 
-/// Creates a user's objects, which are stored in the version that is dropped; their uids. Nobody writes that version, or
-/// it would not be dropped.
+/// Creates the objects of a user, which are stored in the version that is dropped later, and returns their uids. No client
+/// writes that version any more.
 async fn make(story: &Story, group: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let deadline = Instant::now() + SERVED;
     let mut made = BTreeMap::new();
