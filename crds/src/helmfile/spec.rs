@@ -157,7 +157,7 @@ pub struct HelmfileSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_config: Option<KubeConfigReference>,
 
-    /// The clusters of releases that the helmfile gives a `kubeContext`, by its name. Releases without one
+    /// The clusters of releases with a `kubeContext`, by the name of the context. Releases without one
     /// are in the cluster of `kubeConfig`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
