@@ -159,3 +159,17 @@ fn words_are_found_with_file_line_and_what_to_write() {
 fn exemptions_are_few_and_have_a_reason() {
     assert!(EXEMPT.len() <= 10 && EXEMPT.iter().all(|(.., reason)| !reason.is_empty()));
 }
+
+/// A glossary that has everything is not read: sixty terms at most, in the order of the alphabet.
+#[test]
+fn the_glossary_is_short_and_sorted() {
+    let page = read("docs/glossary.md");
+    let terms: Vec<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next())
+        .filter(|term| *term != "term")
+        .map(str::to_lowercase)
+        .collect();
+    assert!((40..=60).contains(&terms.len()), "{} terms", terms.len());
+    assert!(terms.is_sorted(), "the terms are not sorted: {terms:?}");
+}
