@@ -67,8 +67,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             return Err(demo.installation.explain(&error));
         }
         if let Some(file) = &options.picture {
-            std::fs::write(file, picture::svg(&narration::said()))
-                .with_context(|| file.display().to_string())?;
+            // Where the files of this demo are says nothing to those who see the picture.
+            let folder = format!("{}/", demo.installation.git().folder().display());
+            let said = narration::said().iter().map(|line| line.replace(&folder, "")).collect();
+            std::fs::write(file, picture::svg(said)).with_context(|| file.display().to_string())?;
         }
         eprintln!("\n{} after {}", green("✔ all of it came true"), spell(begun.elapsed()));
         if !options.once {

@@ -18,8 +18,8 @@ const DIM: &str = "#8089a0";
 const GREEN: &str = "#8cc265";
 
 /// The picture of lines, the styles of which are shown by their first characters, as the demo writes them.
-pub(super) fn svg(lines: &[String]) -> String {
-    let lines: Vec<String> = lines.iter().map(|line| cut(line)).collect();
+pub(super) fn svg(lines: Vec<String>) -> String {
+    let lines: Vec<String> = lines.into_iter().map(|line| cut(&line)).collect();
     let columns = lines.iter().map(|line| line.chars().count()).max().unwrap_or_default();
     #[expect(
         clippy::cast_possible_truncation,
@@ -93,7 +93,7 @@ mod tests {
     fn every_line_is_a_text_of_the_picture_and_is_escaped() {
         let lines =
             ["▶ a <title>", "", "  $ kubectl get & wait", &"x".repeat(200)].map(str::to_owned);
-        let picture = svg(&lines);
+        let picture = svg(Vec::from(lines));
         assert_eq!(picture.matches("<text ").count(), 3, "{picture}");
         assert!(picture.contains(" font-weight=\"bold\">▶ a &lt;title&gt;</text>"), "{picture}");
         assert!(picture.contains(">  $ kubectl get &amp; wait</text>"), "{picture}");
