@@ -1,15 +1,17 @@
 //! Appliers: what keeps objects in a cluster as something else says. Everything that their kinds have in common.
 //!
 //! Here: what a kind has to say about itself ([`Applied`]), and the run that is the same for all of them: gate, edges,
-//! target, memory, report. In the folder: an object that may not go on now (`pause`), one that is deleted (`finalize`).
+//! target, memory, report. In the folder: an object that may not go on now (`pause`), how often a
+//! wait is observed (`observation`), an object that is deleted (`finalize`).
 //! Elsewhere: the kinds (a folder each beside this one), decisions (engines `apply`, `release`).
 
 mod finalize;
+mod observation;
 mod pause;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::core::ResourceExt as _;
 use reconcile::depends_on::Needed;
@@ -17,6 +19,8 @@ use reconcile::{
     DependencyState, Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, after_resolve,
     before_resolve,
 };
+
+pub(crate) use observation::Observation;
 
 use super::context::Context;
 use super::expressions::{Expressions, Kept};
@@ -60,7 +64,7 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
     fn pace(timeouts: &Self::Timeouts) -> Pace;
 
     /// When the wait that goes on was last observed; nothing if a run has more to do than observe it.
-    fn observed_at(session: &Session<Self>, object: &Self) -> Option<Instant>;
+    fn observation(session: &Session<Self>, object: &Self) -> Option<Observation>;
 
     /// Applied elsewhere, or as somebody else: nothing holds any more that is remembered of objects.
     fn moved(own: &mut Self::Own);
@@ -207,9 +211,6 @@ impl<K: Applied> Default for Memory<K> {
         }
     }
 }
-
-/// Shortest time between two observations of the same wait: objects on their way move many times a second.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// How soon a run that the API server refused to record is repeated.
 pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(5);

@@ -30,7 +30,7 @@ use self::owner::{Held, ReleaseOwner};
 pub(super) use self::pause::released_parts;
 pub(crate) use self::wish::{FORCE_AT, RESET_AT};
 use self::wish::{Parts, Timeouts};
-use super::applier::{self, Applied, End, Leaving, Pace, Pending};
+use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
 use super::dependencies::Depended;
 use super::kind::{Controlled, REQUESTED_AT};
@@ -159,10 +159,10 @@ impl Applied for HelmRelease {
         Pace { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observed_at(session: &Session, object: &Self) -> Option<Instant> {
+    fn observation(session: &Session, object: &Self) -> Option<Observation> {
         let memory = session.memory();
         let is_seen = memory.waits_for.as_ref().is_some_and(|seen| *seen == Seen::of(object));
-        memory.release.observed_at().filter(|_| is_seen)
+        memory.release.observation().filter(|_| is_seen)
     }
 
     fn moved(own: &mut Memory) {

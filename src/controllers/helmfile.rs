@@ -46,7 +46,7 @@ use self::origin::{Fetched, Origin};
 use self::places::Places;
 use self::plan::{Inputs, Key, Planned, PlannedRelease};
 use self::wish::{Named, Timeouts};
-use super::applier::{self, Applied, End, Leaving, Pace, Pending};
+use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
 use super::helm_repository::wish::reach;
 use super::kind::Controlled;
@@ -154,7 +154,7 @@ impl<K: Model> Applied for K {
         Pace { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observed_at(_: &Session<K>, _: &Self) -> Option<Instant> {
+    fn observation(_: &Session<K>, _: &Self) -> Option<Observation> {
         None
     }
 

@@ -40,12 +40,13 @@ use self::inputs::Inputs;
 use self::retry::Judged;
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
 use self::world::{Verify, Wishes, World};
-use super::applier::{Applied, End, Leaving, Pace, Pending};
+use super::applier::{Applied, End, Leaving, Observation, Pace, Pending};
 use super::contest::Contests;
 use super::context::Context;
 use super::dependencies::Depended;
 use super::kind::Controlled;
 use super::object_watcher::Ownership;
+use super::permit::Line;
 use super::reference::References;
 use super::target::Target;
 use super::{applier, artifact, hold, marks, progress, window};
@@ -93,7 +94,7 @@ struct Waiting {
     /// Digest of the artifact.
     artifact: String,
     wish: Arc<Wish>,
-    observed_at: Instant,
+    observation: Observation,
 }
 
 /// A build whose objects are applied and well.
@@ -191,14 +192,14 @@ impl Applied for Kustomization {
         Pace { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observed_at(session: &Session, object: &Self) -> Option<Instant> {
+    fn observation(session: &Session, object: &Self) -> Option<Observation> {
         if session.verify(object) == Verify::Everything {
             return None;
         }
         let memory = session.memory();
         let waiting = memory.waiting.as_ref()?;
         let same = Some(waiting.generation) == object.meta().generation;
-        same.then_some(waiting.observed_at)
+        same.then_some(waiting.observation)
     }
 
     fn moved(own: &mut Memory) {
@@ -390,7 +391,7 @@ impl Session {
         self.audit(object, &ended, done.audited, &about).await;
         self.remember_failure(object, &judged, &mut ended, (timeouts, verify));
         let mut memory = self.memory();
-        memory.waiting = None;
+        let before = memory.waiting.take().filter(|it| it.generation == generation);
         match &ended.rest {
             Rest::Settled(..) => {
                 let (digest, trace) = (digest.clone(), wish.trace.clone());
@@ -403,8 +404,9 @@ impl Session {
             rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
                 memory.healthy = Some((judged, done.healthy));
                 let (artifact, wish) = (artifact.digest.clone(), wish.clone());
-                let observed_at = Instant::now();
-                memory.waiting = Some(Waiting { generation, artifact, wish, observed_at });
+                let before = before.filter(|it| it.artifact == artifact).map(|it| it.observation);
+                let observation = Observation::again(before);
+                memory.waiting = Some(Waiting { generation, artifact, wish, observation });
             }
             Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied = Some(judged),
             Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
@@ -425,7 +427,8 @@ impl Session {
         wishes: Wishes,
         target: &Arc<Target>,
     ) -> (Ended, Done) {
-        let permit = target.applying().run_permit(&self.node.namespace).await;
+        let line = if self.memory().waiting.is_some() { Line::GoOn } else { Line::Begin };
+        let permit = target.applying().run_permit_in(line, &self.node.namespace).await;
         let revision = desired.revision.clone();
         let (context, latest) = (self.context.clone(), self.latest.clone());
         let (target, node) = (target.clone(), self.node.clone());

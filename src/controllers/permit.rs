@@ -4,6 +4,7 @@
 //! a tenant with many objects makes its own wait, and nobody else's. Where work is mostly waiting for somebody, a
 //! namespace has a bound of its own besides, so that servers which never end cannot take all permits.
 //! Who waits for others gives its permit back meanwhile ([`RunPermit::aside`]).
+//! What has begun ends before much else begins: of the two lines of a namespace, one is for who goes on, and they take turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +21,56 @@ struct Queues {
     /// How many of all permits a namespace may have.
     each: usize,
     /// Who waits, by namespace.
-    waiting: BTreeMap<String, VecDeque<oneshot::Sender<Permit>>>,
+    waiting: BTreeMap<String, Lines>,
     /// The namespaces of those who wait, the next one first.
     turns: VecDeque<String>,
     held: BTreeMap<String, usize>,
+}
+
+/// In which line of its namespace somebody waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// For a run that begins something.
+    Begin,
+    /// For a run that goes on with what an earlier one began: it has little left to do, and others may depend on its end.
+    GoOn,
+}
+
+/// Who waits in a namespace.
+#[derive(Debug, Default)]
+struct Lines {
+    begin: VecDeque<oneshot::Sender<Permit>>,
+    go_on: VecDeque<oneshot::Sender<Permit>>,
+    /// Whether the last permit went to somebody who goes on.
+    went_on: bool,
+}
+
+impl Lines {
+    fn is_empty(&self) -> bool {
+        self.begin.is_empty() && self.go_on.is_empty()
+    }
+
+    fn push(&mut self, line: Line, waiting: oneshot::Sender<Permit>) {
+        match line {
+            Line::Begin => self.begin.push_back(waiting),
+            Line::GoOn => self.go_on.push_back(waiting),
+        }
+    }
+
+    /// The next of those who still wait: from one line after the other, as long as both have some.
+    fn pop(&mut self) -> Option<oneshot::Sender<Permit>> {
+        let lines =
+            if self.went_on { [Line::Begin, Line::GoOn] } else { [Line::GoOn, Line::Begin] };
+        lines.into_iter().find_map(|line| {
+            let queue = match line {
+                Line::Begin => &mut self.begin,
+                Line::GoOn => &mut self.go_on,
+            };
+            let next = std::iter::from_fn(|| queue.pop_front()).find(|it| !it.is_closed())?;
+            self.went_on = line == Line::GoOn;
+            Some(next)
+        })
+    }
 }
 
 /// A permit; given back when it is dropped.
@@ -79,11 +126,15 @@ impl Permits {
 
     /// A permit, when it is the namespace's turn.
     pub(crate) async fn acquire(&self, namespace: &str) -> Permit {
+        self.acquire_in(Line::Begin, namespace).await
+    }
+
+    async fn acquire_in(&self, line: Line, namespace: &str) -> Permit {
         loop {
             let (sender, receiver) = oneshot::channel();
             let granted = {
                 let mut queues = self.lock();
-                queues.enqueue(namespace, sender);
+                queues.enqueue(line, namespace, sender);
                 self.grant(&mut queues)
             };
             hand_out(granted);
@@ -96,7 +147,12 @@ impl Permits {
 
     /// A permit of a run, which it can give back while it waits.
     pub(crate) async fn run_permit(&self, namespace: &str) -> RunPermit {
-        let permit = self.acquire(namespace).await;
+        self.run_permit_in(Line::Begin, namespace).await
+    }
+
+    /// [`Self::run_permit`] for a run that begins something, or goes on with it.
+    pub(crate) async fn run_permit_in(&self, line: Line, namespace: &str) -> RunPermit {
+        let permit = self.acquire_in(line, namespace).await;
         let (permits, namespace) = (self.clone(), namespace.to_owned());
         let held = Mutex::new(Held { permit: Some(permit), aside: 0 });
         RunPermit(Arc::new(Shared { permits, namespace, held }))
@@ -122,12 +178,12 @@ impl Permits {
 }
 
 impl Queues {
-    fn enqueue(&mut self, namespace: &str, waiting: oneshot::Sender<Permit>) {
-        let queue = self.waiting.entry(namespace.to_owned()).or_default();
-        if queue.is_empty() {
+    fn enqueue(&mut self, line: Line, namespace: &str, waiting: oneshot::Sender<Permit>) {
+        let lines = self.waiting.entry(namespace.to_owned()).or_default();
+        if lines.is_empty() {
             self.turns.push_back(namespace.to_owned());
         }
-        queue.push_back(waiting);
+        lines.push(line, waiting);
     }
 
     /// The next of those who still wait and whose namespace may have one more permit.
@@ -138,9 +194,9 @@ impl Queues {
                 self.turns.push_back(namespace);
                 continue;
             }
-            let Some(queue) = self.waiting.get_mut(&namespace) else { continue };
-            let next = std::iter::from_fn(|| queue.pop_front()).find(|it| !it.is_closed());
-            if queue.is_empty() {
+            let Some(lines) = self.waiting.get_mut(&namespace) else { continue };
+            let next = lines.pop();
+            if lines.is_empty() {
                 self.waiting.remove(&namespace);
             } else {
                 self.turns.push_back(namespace.clone());
@@ -193,7 +249,7 @@ impl RunPermit {
             held.aside == 0
         };
         if is_last {
-            let permit = self.0.permits.acquire(&self.0.namespace).await;
+            let permit = self.0.permits.acquire_in(Line::GoOn, &self.0.namespace).await;
             let mut held = self.held();
             // Another part may wait by now.
             if held.aside == 0 && held.permit.is_none() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reconcile::{Facts, WindowState};
 
-use super::{Applied, PAUSE, Pending, Session, hold, marks, window};
+use super::{Applied, Pending, Session, hold, marks, window};
 use crate::cluster::ClusterError;
 
 impl<K: Applied> Session<K> {
@@ -16,7 +16,7 @@ impl<K: Applied> Session<K> {
         if hold::is_suspended(object, self.began) {
             return None;
         }
-        PAUSE.checked_sub(K::observed_at(self, object)?.elapsed())
+        K::observation(self, object)?.pause()
     }
 
     /// Whether the object is suspended or outside of its windows.

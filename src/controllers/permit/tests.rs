@@ -80,3 +80,31 @@ async fn whoever_waits_for_the_world_gives_the_permit_to_others() {
     drop(permit);
     assert_eq!(permits.free(), 1);
 }
+
+#[tokio::test]
+async fn runs_that_go_on_and_runs_that_begin_take_turns() {
+    let permits = Permits::new(1);
+    let first = permits.acquire("a").await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut runs = Vec::new();
+    for (line, name) in [
+        (Line::Begin, "begin 1"),
+        (Line::Begin, "begin 2"),
+        (Line::Begin, "begin 3"),
+        (Line::GoOn, "go on 1"),
+        (Line::GoOn, "go on 2"),
+    ] {
+        let (permits, order) = (permits.clone(), order.clone());
+        let mut run = Box::pin(async move {
+            let permit = permits.run_permit_in(line, "a").await;
+            order.lock().unwrap().push(name);
+            drop(permit);
+        });
+        assert!(run.as_mut().now_or_never().is_none(), "the only permit is taken");
+        runs.push(run);
+    }
+    drop(first);
+    futures::future::join_all(runs).await;
+    let order = order.lock().unwrap().clone();
+    assert_eq!(order, ["go on 1", "begin 1", "go on 2", "begin 2", "begin 3"]);
+}

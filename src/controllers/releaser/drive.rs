@@ -1,8 +1,7 @@
 //! A run of one release: the engine's steps until it rests, and what it leaves to the next run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use objects::ObjectId;
 use reconcile::{Edge, Node, Rest};
@@ -12,8 +11,10 @@ use super::hook_watch::HookWatch;
 use super::storage::Storage;
 use super::world::World;
 use super::{Owner, Wish};
+use crate::controllers::applier::Observation;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
+use crate::controllers::permit::Line;
 use crate::controllers::target::Target;
 
 /// What a release remembers between runs.
@@ -36,9 +37,9 @@ struct Remembered {
 struct Wait {
     /// What was wished for; for anything else nothing of it holds.
     wished: String,
-    looked_at: Instant,
-    /// Objects that were ready while others were awaited.
-    healthy: BTreeSet<ObjectId>,
+    observation: Observation,
+    /// Objects that were ready while others were awaited, and the resourceVersions in which they were.
+    healthy: BTreeMap<ObjectId, u64>,
     records: Option<Arc<Storage>>,
 }
 
@@ -47,9 +48,9 @@ impl Memory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the wait that goes on was last observed.
-    pub(crate) fn observed_at(&self) -> Option<Instant> {
-        self.of().wait.as_ref().map(|wait| wait.looked_at)
+    /// The wait that goes on, as it was last observed.
+    pub(crate) fn observation(&self) -> Option<Observation> {
+        self.of().wait.as_ref().map(|wait| wait.observation)
     }
 
     /// Whether an operation is under way, as far as this process knows.
@@ -86,7 +87,8 @@ pub(crate) async fn drive<O: Owner>(
     memory: &Memory,
 ) -> Option<Driven> {
     target.watcher().begins_observing(node);
-    let permit = target.applying().run_permit(&node.namespace).await;
+    let line = if memory.of().wait.is_some() { Line::GoOn } else { Line::Begin };
+    let permit = target.applying().run_permit_in(line, &node.namespace).await;
     let at = (target.clone(), permit);
     let contests = memory.of().contests.clone();
     let (owner_of, wished_for) = (owner.clone(), wish.clone());
@@ -97,6 +99,7 @@ pub(crate) async fn drive<O: Owner>(
         let mut memory = memory.of();
         (memory.wait.take().filter(|it| it.wished == wished), memory.hook_watch.take())
     };
+    let before = wait.as_ref().map(|it| it.observation);
     if let Some(wait) = wait {
         world.resume(wait.healthy, wait.records);
     }
@@ -129,8 +132,8 @@ pub(crate) async fn drive<O: Owner>(
     let is_waiting = matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty());
     if is_waiting {
         let (healthy, records) = world.left();
-        let looked_at = Instant::now();
-        memory.of().wait = Some(Wait { wished, looked_at, healthy, records });
+        let observation = Observation::again(before);
+        memory.of().wait = Some(Wait { wished, observation, healthy, records });
     }
     Some(Driven { rest, running: world.running(), is_waiting })
 }

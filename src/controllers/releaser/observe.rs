@@ -87,22 +87,22 @@ impl<O: Owner> World<O> {
             Ok(members) => members,
             Err(text) => return Ok(Health::Failed(text)),
         };
-        let healthy = self.known().healthy.clone();
-        let pending: Vec<&Member> = members
-            .iter()
-            .filter(|it| !healthy.contains(&it.id) && !is_inert(&it.object))
-            .collect();
-        let observations: Vec<_> = pending.iter().map(|it| self.health_of(it, jobs)).collect();
-        let width = usize::from(self.context.settings.concurrent_ssa);
-        let found: Vec<Result<Report, ClusterError>> =
-            stream::iter(observations).buffered(width).collect().await;
+        let earlier = self.known().healthy.clone();
+        let waited = members.iter().filter(|it| !is_inert(&it.object));
+        let (ready, pending): (Vec<&Member>, Vec<&Member>) =
+            waited.partition(|it| earlier.contains_key(&it.id));
+        let mut found = self.examine(pending, jobs).await?;
+        if found.iter().all(|(_, report)| report.is_current()) {
+            // What was ready while others were awaited may not be any more, unless a watch says that it has not changed.
+            let watcher = self.target.watcher();
+            let at = |it: &Member| earlier.get(&it.id).copied().unwrap_or_default();
+            let moved = |it: &&Member| !watcher.confirms(&self.node, &it.id, at(it));
+            found.extend(self.examine(ready.into_iter().filter(moved).collect(), jobs).await?);
+        }
         let (mut unready, mut failed) = (Vec::new(), Vec::new());
-        for (member, report) in pending.into_iter().zip(found) {
-            let report = report.map_err(|error| self.no_answer(&error))?;
+        for (member, report) in found {
             match report.status {
-                State::Current => {
-                    self.known().healthy.insert(member.id.clone());
-                }
+                State::Current => {}
                 State::Failed => failed.push((member, report)),
                 state => {
                     on.insert(member.node());
@@ -121,13 +121,8 @@ impl<O: Owner> World<O> {
                 strings.join(", ")
             )));
         }
-        if unready.is_empty() && healthy.is_empty() {
-            return Ok(Health::Done);
-        }
         if unready.is_empty() {
-            // What was ready while others were awaited may not be any more.
-            self.known().healthy.clear();
-            return Box::pin(self.readiness(record, jobs, on)).await;
+            return Ok(Health::Done);
         }
         let is_late = self.is_late(record);
         let mut strings = Vec::new();
@@ -140,6 +135,30 @@ impl<O: Owner> World<O> {
             strings.push(with_cause(shown(&member.id, &state), cause));
         }
         Ok(Health::Pending(strings))
+    }
+
+    /// How objects are, and which of them are ready from now on.
+    async fn examine<'m>(
+        &self,
+        members: Vec<&'m Member>,
+        jobs: bool,
+    ) -> Result<Vec<(&'m Member, Report)>, Rest> {
+        let observations: Vec<_> = members.iter().map(|it| self.health_of(it, jobs)).collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let found: Vec<Result<(Report, u64), ClusterError>> =
+            stream::iter(observations).buffered(width).collect().await;
+        let mut reports = Vec::new();
+        for (member, found) in members.into_iter().zip(found) {
+            let (report, version) = found.map_err(|error| self.no_answer(&error))?;
+            let mut known = self.known();
+            match report.is_current() {
+                true => known.healthy.insert(member.id.clone(), version),
+                false => known.healthy.remove(&member.id),
+            };
+            drop(known);
+            reports.push((member, report));
+        }
+        Ok(reports)
     }
 
     /// Whether the wait of the open operation is over, so that what is missing is told.
@@ -157,7 +176,8 @@ impl<O: Owner> World<O> {
         }
     }
 
-    async fn health_of(&self, member: &Member, jobs: bool) -> Result<Report, ClusterError> {
+    /// How an object is, and in which resourceVersion.
+    async fn health_of(&self, member: &Member, jobs: bool) -> Result<(Report, u64), ClusterError> {
         let Member { id, resource, .. } = member;
         let written = self.known().written.remove(id);
         let (live, since) = match written {
@@ -169,8 +189,8 @@ impl<O: Owner> World<O> {
             }
         };
         self.saw(member, live.as_ref(), since);
-        let Some(live) = live else { return Ok(Report::not_found()) };
-        Ok(self.judged(&live, jobs).await)
+        let Some(live) = live else { return Ok((Report::not_found(), 0)) };
+        Ok((self.judged(&live, jobs).await, version_of(&live)))
     }
 
     /// How an object is, by the expressions of the spec or the usual rules.

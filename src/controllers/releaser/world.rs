@@ -3,7 +3,7 @@
 //! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
 //! observing objects (`observe`, `drift`), what to do (engine `release`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ pub(super) struct Known {
     pub(super) ran: Ran,
     /// The objects of revisions, by what they are read from: another release may have the same number.
     members: BTreeMap<Text, Arc<Vec<Member>>>,
-    /// Objects that were ready at an earlier run.
-    pub(super) healthy: BTreeSet<ObjectId>,
+    /// Objects that were ready at an earlier run, and the resourceVersions in which they were.
+    pub(super) healthy: BTreeMap<ObjectId, u64>,
     /// Objects as the API server answered when they were written, with the moment before that, until they are observed.
     pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
     /// Where objects were seen, for a wait that may follow.
@@ -156,13 +156,13 @@ impl<O: Owner> World<O> {
     }
 
     /// Goes on with what an earlier run left that waited for the same.
-    pub(super) fn resume(&self, healthy: BTreeSet<ObjectId>, records: Option<Arc<Storage>>) {
+    pub(super) fn resume(&self, healthy: BTreeMap<ObjectId, u64>, records: Option<Arc<Storage>>) {
         let mut known = self.known();
         (known.healthy, known.storage) = (healthy, records);
     }
 
     /// What [`World::resume`] of the next run wants: objects that are ready, and the records.
-    pub(super) fn left(&self) -> (BTreeSet<ObjectId>, Option<Arc<Storage>>) {
+    pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<Storage>>) {
         let mut known = self.known();
         (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
     }
