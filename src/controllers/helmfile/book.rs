@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::ResourceInventory;
 use crds::helm::HelmRelease;
@@ -35,6 +35,9 @@ use crate::events::Event;
 /// When a status is written again that could not be written.
 const SOON: Duration = Duration::from_secs(2);
 
+/// How often progress is written in one run: the write takes the rows of all releases, however many there are.
+const PROGRESS: Duration = Duration::from_secs(1);
+
 /// See the module.
 pub(super) struct Book<K: Model> {
     pub(super) context: Arc<Context>,
@@ -53,12 +56,15 @@ struct Pages<K> {
     /// Counts changes, and which of them are written.
     changed: u64,
     written: u64,
+    /// When this run wrote last.
+    written_at: Option<Instant>,
 }
 
 impl<K: Model> Book<K> {
     pub(super) fn new(context: Arc<Context>, latest: Arc<Latest<K>>, object: Arc<K>) -> Self {
         let rows = status_of(&*object).releases;
-        let pages = Pages { object, rows, events: Vec::new(), changed: 0, written: 0 };
+        let pages =
+            Pages { object, rows, events: Vec::new(), changed: 0, written: 0, written_at: None };
         Self { context, latest, pages: Mutex::new(pages), writing: tokio::sync::Mutex::default() }
     }
 
@@ -116,6 +122,13 @@ impl<K: Model> Book<K> {
         self.pages().events.push(event);
     }
 
+    /// Writes how releases progress, unless a write was made a moment ago: then with what follows, or at the end of the
+    /// run at the latest.
+    async fn flush_progress(&self) -> Result<(), Rest> {
+        let is_recent = self.pages().written_at.is_some_and(|at| at.elapsed() < PROGRESS);
+        if is_recent { Ok(()) } else { self.flush().await }
+    }
+
     /// Writes the rows as they are by now, unless that was done since this was asked.
     ///
     /// # Errors
@@ -143,6 +156,7 @@ impl<K: Model> Book<K> {
                 let mut pages = self.pages();
                 pages.object = object;
                 pages.written = changed;
+                pages.written_at = Some(Instant::now());
             }
             // It is gone for good, so nothing may be done in its name any more.
             None => {
@@ -243,11 +257,11 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         told.events.iter().for_each(|told| self.book.tell(event::<K>(told)));
         // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
         // journal has it until then.
-        if told.ended.is_some() { Ok(()) } else { self.book.flush().await }
+        if told.ended.is_some() { Ok(()) } else { self.book.flush_progress().await }
     }
 
     async fn settle(&self) -> Result<(), Rest> {
-        self.book.flush().await
+        self.book.flush_progress().await
     }
 
     fn is_overtaken(&self, desired: &Desired) -> bool {
