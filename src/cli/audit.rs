@@ -184,8 +184,12 @@ fn table(audits: &[ReleaseAudit], with_namespace: bool) -> String {
 fn row(audit: &ReleaseAudit) -> [Cell; 10] {
     let spec = &audit.spec;
     let release = spec.subject.release.as_ref();
-    let release = release.filter(|it| it.name != spec.subject.name);
-    let release = release.map(|it| format!(" ({})", it.name)).unwrap_or_default();
+    let release = release.map(|it| match it.kube_context.as_str() {
+        "" if it.name == spec.subject.name => String::new(),
+        "" => format!(" ({})", it.name),
+        context => format!(" ({context}/{}/{})", it.namespace, it.name),
+    });
+    let release = release.unwrap_or_default();
     let causes: Vec<String> = spec.causes.iter().map(cause).collect();
     let at = ended(audit).map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     [
@@ -279,6 +283,15 @@ mod tests {
         assert_eq!(names(None, None), ["HelmRelease/a", "Kustomization/a", "HelmRelease/b"]);
         assert_eq!(names(Some("hr/a"), None), ["HelmRelease/a"]);
         assert_eq!(names(None, Some("2026-01-02T00:00:00Z")), ["Kustomization/a", "HelmRelease/b"]);
+    }
+
+    #[test]
+    fn a_release_of_a_context_is_named_in_full() {
+        let mut found = audit("web", "Helmfile", "2026-01-03T00:00:00Z");
+        found["spec"]["subject"]["release"]["kubeContext"] = json!("east");
+        let audits = selected(vec![found], None, None).unwrap();
+        let table = shown(&audits, Format::Table, true).unwrap();
+        assert!(table.contains("Helmfile/web (east/apps/shop)"), "{table}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use objects::Object;
+use reconcile::depends_on;
 use serde_json::Value;
 
 use super::connection::{Mark, print, say};
@@ -22,8 +23,8 @@ pub(super) struct Args {
     what: Vec<String>,
     #[command(flatten)]
     place: Place,
-    /// Release of a Helmfile
-    #[arg(long, value_name = "NAME")]
+    /// Release of a Helmfile: NAME, NAMESPACE/NAME or KUBECONTEXT/NAMESPACE/NAME
+    #[arg(long, value_name = "RELEASE")]
     release: Option<String>,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
@@ -77,21 +78,9 @@ fn entries(object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>>
     let history = match object.kind() {
         "Helmfile" => {
             let rows = status["releases"].as_array().cloned().unwrap_or_default();
-            let names: Vec<&str> = rows.iter().filter_map(|it| it["name"].as_str()).collect();
-            let found = rows.iter().find(|it| release.is_none_or(|name| it["name"] == name));
-            match (release, found) {
-                (None, _) if rows.len() > 1 => {
-                    bail!("name one of its releases with --release: {}", names.join(", "))
-                }
-                (Some(name), None) => {
-                    bail!(
-                        "{} has no release {name}: it has {}",
-                        object.id().subject(),
-                        names.join(", ")
-                    )
-                }
-                (_, found) => found.map(|it| it["status"]["history"].clone()).unwrap_or_default(),
-            }
+            row(object, &rows, release)?
+                .map(|it| it["status"]["history"].clone())
+                .unwrap_or_default()
         }
         "Kustomization" | "HelmRelease" => status["history"].clone(),
         kind => bail!(
@@ -99,6 +88,47 @@ fn entries(object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>>
         ),
     };
     Ok(history.as_array().cloned().unwrap_or_default())
+}
+
+/// The row of a release of a Helmfile; none if it has no releases and none is named.
+fn row<'r>(
+    object: &Object,
+    rows: &'r [Value],
+    release: Option<&str>,
+) -> anyhow::Result<Option<&'r Value>> {
+    let all = || {
+        rows.iter().map(|it| (it, ["kubeContext", "namespace", "name"].map(|key| text(it, key))))
+    };
+    let names = |found: &[(&Value, String)]| {
+        found.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>().join(", ")
+    };
+    let named = |name: &str| depends_on::releases(name, all());
+    // Each by the shortest name that no other has.
+    let every = || {
+        let short = |(it, [_, _, name]): (&'r Value, [&'r str; 3])| match named(name).as_slice() {
+            [_] => (it, name.to_owned()),
+            several => {
+                let full = several.iter().find(|(other, _)| std::ptr::eq(*other, it));
+                (it, full.map(|(_, full)| full.clone()).unwrap_or_default())
+            }
+        };
+        all().map(short).collect::<Vec<_>>()
+    };
+    let Some(name) = release else {
+        if rows.len() > 1 {
+            bail!("name one of its releases with --release: {}", names(&every()));
+        }
+        return Ok(rows.first());
+    };
+    match named(name).as_slice() {
+        [] => bail!("{} has no release {name}: it has {}", object.id().subject(), names(&every())),
+        [(row, _)] => Ok(Some(*row)),
+        several => bail!(
+            "{} has several releases {name}: name one of {} with --release",
+            object.id().subject(),
+            names(several)
+        ),
+    }
 }
 
 fn text<'v>(entry: &'v Value, key: &str) -> &'v str {
@@ -169,5 +199,18 @@ mod tests {
         assert_eq!(entries(&both, Some("b")).unwrap().len(), 1);
         assert!(entries(&both, None).unwrap_err().to_string().contains("--release: a, b"));
         assert!(entries(&both, Some("c")).unwrap_err().to_string().contains("no release c"));
+        // The same name in several clusters.
+        let row = |context: &str, version: u8| {
+            json!({"name": "a", "namespace": "n", "kubeContext": context,
+                "status": {"history": [{"version": version}]}})
+        };
+        let all = object(vec![row("", 1), row("east", 2), row("arn:x/y", 3)]);
+        let told = |release| entries(&all, release).unwrap_err().to_string();
+        for text in [told(Some("a")), told(None)] {
+            assert!(text.contains("n/a, east/n/a, arn:x/y/n/a"), "{text}");
+        }
+        for (release, version) in [("n/a", 1), ("east/n/a", 2), ("arn:x/y/n/a", 3)] {
+            assert_eq!(entries(&all, Some(release)).unwrap()[0]["version"], version, "{release}");
+        }
     }
 }

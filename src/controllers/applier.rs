@@ -5,7 +5,7 @@
 //! wait is observed (`observation`), an object that is deleted (`finalize`).
 //! Elsewhere: the kinds (a folder each beside this one), decisions (engines `apply`, `release`).
 
-mod finalize;
+pub(crate) mod finalize;
 mod observation;
 mod pause;
 
@@ -98,7 +98,7 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
 
     /// Reads what the spec names besides a cluster and an account.
     fn read(
-        context: &Context,
+        session: &Session<Self>,
         object: &Self,
         references: &mut References,
     ) -> impl Future<Output = Result<Self::Named, Rest>> + Send;
@@ -397,7 +397,7 @@ impl<K: Applied> Session<K> {
         // All of it is watched before any of it is missed.
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
-        let named = K::read(&self.context, object, &mut references).await;
+        let named = K::read(self, object, &mut references).await;
         references.watch(&self.node);
         let target = target?;
         self.moves(&target);

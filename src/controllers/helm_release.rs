@@ -190,7 +190,7 @@ impl Applied for HelmRelease {
     }
 
     async fn read(
-        _: &Context,
+        _: &Session,
         object: &Self,
         references: &mut References,
     ) -> Result<values::Values, Rest> {

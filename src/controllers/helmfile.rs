@@ -2,7 +2,7 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
 //! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `fetching`, `files`, `values`, `charts`), the releases
-//! (`keep`, `request`, `book`, `hooks`; `releaser`, of which it is an owner), their clusters (`places`), deletion (`finalize`).
+//! (`keep`, `leave`, `request`, `book`, `hooks`; `releaser`, of which it is an owner), their clusters (`places`), deletion (`finalize`).
 
 mod book;
 pub(crate) mod charts;
@@ -11,6 +11,7 @@ mod files;
 mod finalize;
 mod hooks;
 mod keep;
+mod leave;
 mod model;
 pub(super) mod operator;
 mod origin;
@@ -21,7 +22,7 @@ mod request;
 mod values;
 mod wish;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,9 +31,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use golang::meter::Stop;
 use kube::core::ResourceExt as _;
-use objects::{Gvk, Masking};
+use objects::Masking;
 use reconcile::{Facts, Node, Reason, Rest, Wake};
-use release::storage::secret_name;
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -40,11 +40,11 @@ use tokio_util::sync::CancellationToken;
 use self::book::Book;
 use self::charts::Charts;
 use self::fetching::{NOT_VERIFIED, Reaching};
-use self::keep::{Outcome, Outcomes, Remembered};
+use self::keep::{Remembered, Silent};
 use self::model::Model;
 use self::origin::{Fetched, Origin};
 use self::places::Places;
-use self::plan::{Inputs, Key, Planned, PlannedRelease};
+use self::plan::{Inputs, Key, Planned};
 use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
@@ -202,13 +202,14 @@ impl<K: Model> Applied for K {
     }
 
     async fn read(
-        context: &Context,
+        session: &Session<K>,
         object: &Self,
         references: &mut References,
     ) -> Result<Named, Rest> {
         let namespace = object.namespace().unwrap_or_default();
         let who = (&*namespace, &*object.name_any());
-        wish::read(context, &object.asked(), who, references).await
+        let in_use = session.contexts_in_use(object);
+        wish::read(&session.context, &object.asked(), who, &in_use, references).await
     }
 
     async fn reconcile(
@@ -257,6 +258,16 @@ impl<K: Model> Applied for K {
 }
 
 impl<K: Model> Session<K> {
+    /// The contexts of releases that there are or that the last plan has.
+    fn contexts_in_use(&self, object: &K) -> BTreeSet<String> {
+        let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
+        let mut in_use = places::of_rows(rows);
+        if let Some(kept) = &self.memory().plan {
+            in_use.extend(kept.plan.releases.iter().map(|it| it.key.context.clone()));
+        }
+        in_use
+    }
+
     /// A run behind the gate; nothing where the spec changed meanwhile.
     async fn reconcile(
         &self,
@@ -278,7 +289,7 @@ impl<K: Model> Session<K> {
         if let Some(rest) = self.gate(object, facts, origin.revision()).await {
             return early(rest, &origin);
         }
-        let (target, named) = match self.named(object).await {
+        let (mut target, mut named) = match self.named(object).await {
             Ok(named) => named,
             Err(rest) => return early(rest, &origin),
         };
@@ -287,6 +298,13 @@ impl<K: Model> Session<K> {
             Ok(planned) => planned,
             Err(rest) => return early(rest, &origin),
         };
+        if named.lacks_contexts_of(&planned) {
+            // The plan is known by now, and with it the contexts in use.
+            (target, named) = match self.named(object).await {
+                Ok(named) => named,
+                Err(rest) => return early(rest, &origin),
+            };
+        }
         let places = Places::new(&target, &named.contexts);
         self.apply(&asking, origin.revision(), (&places, &named.secrets), planned).await
     }
@@ -325,14 +343,12 @@ impl<K: Model> Session<K> {
             secrets,
             revision,
             woken: self.context.hub.woken_parts(&self.node),
+            silent: Silent::default(),
             now: self.began,
         };
         let mut outcomes = self.keep(&planned, &run).await?;
-        let is_kept =
-            |outcome: &Outcome| matches!(outcome, Outcome::Kept | Outcome::Suspended { .. });
-        if outcomes.values().all(is_kept) {
-            outcomes.extend(self.prune(&planned, &run).await?);
-        }
+        let left = self.prune(&planned, &outcomes, &run).await?;
+        outcomes.extend(left);
         let rest = report::rest(revision, &book.rows(), &outcomes);
         // A suspension ends by itself, and nothing else tells of that.
         let end = keep::next_end(spec, self.began);
@@ -340,71 +356,6 @@ impl<K: Model> Session<K> {
         self.memory().next_end =
             until.map(|until| Instant::now() + until.min(self.interval(object, timeouts)));
         Some(ended(rest))
-    }
-
-    /// Uninstalls releases that are no longer in the helmfile, or gives them up.
-    async fn prune(&self, planned: &Planned, run: &keep::Run<'_, K>) -> Option<Outcomes> {
-        let rows = run.book.rows();
-        let is_left = |key: &Key| !planned.releases.iter().any(|it| it.key == *key);
-        let left: Vec<Key> = rows.iter().map(Key::of).filter(is_left).collect();
-        let (mut leaving, mut outcomes) = (Vec::new(), Outcomes::new());
-        for key in left {
-            let target = run.places.find(&key);
-            let goes = run.spec.prune || planned.unwanted.contains(&key);
-            let kept = match target.filter(|_| goes) {
-                Some(target) => self.kept_elsewhere(&key, target, planned, run).await,
-                None => Ok(None),
-            };
-            match kept {
-                Err(rest) => drop(outcomes.insert(key, Outcome::Rests(rest))),
-                Ok(None) if target.is_some() && goes => leaving.push(key),
-                Ok(kept) => {
-                    run.book.remove(&key);
-                    self.forget(&key);
-                    run.book.tell(finalize::given_up(&key, kept.as_ref(), target.is_some()));
-                }
-            }
-        }
-        if !leaving.is_empty() {
-            outcomes.extend(self.uninstall(&leaving, run).await?);
-        }
-        Some(outcomes)
-    }
-
-    /// The release of a plan that is one with a release that left it, because two contexts name one cluster.
-    ///
-    /// # Errors
-    /// A cluster could not be asked.
-    async fn kept_elsewhere(
-        &self,
-        key: &Key,
-        target: &Target,
-        planned: &Planned,
-        run: &keep::Run<'_, K>,
-    ) -> Result<Option<Key>, Rest> {
-        for PlannedRelease { key: other, .. } in &planned.releases {
-            let is_alike = (&other.namespace, &other.name) == (&key.namespace, &key.name);
-            let Some(place) = run.places.find(other).filter(|_| is_alike) else { continue };
-            if place.place() == target.place() {
-                return Ok(Some(other.clone()));
-            }
-            let revisions = [other, key].map(|key| run.book.row(key).and_then(|row| row.revision));
-            for revision in revisions.into_iter().flatten() {
-                let record = secret_name(&other.name, revision);
-                let failed = |error: ClusterError| {
-                    let text = format!("release {key}: unable to compare it with {other}: {error}");
-                    let again = Wake::at(self.in_future(run.timeouts.retry));
-                    Rest::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
-                };
-                let here = uid_of(place, &other.namespace, &record).await;
-                let there = uid_of(target, &other.namespace, &record).await;
-                let (here, there) = (here.map_err(failed)?, there.map_err(failed)?);
-                if here.is_some() && here == there {
-                    return Ok(Some(other.clone()));
-                }
-            }
-        }
-        Ok(None)
     }
 
     /// The plan of the helmfile: the one that there is, unless something changed from which it is made.
@@ -513,6 +464,7 @@ impl<K: Model> Session<K> {
             secrets: &secrets,
             revision: "",
             woken: self.context.hub.woken_parts(&self.node),
+            silent: Silent::default(),
             now: self.began,
         };
         let Some(outcomes) = self.stop_all(&run).await else {
@@ -546,15 +498,4 @@ fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &Named, version: &str) -
     );
     let text = serde_json::to_vec(&parts).unwrap_or_default();
     format!("sha256:{}", hex::encode(Sha256::digest(text)))
-}
-
-/// The uid of the record of a revision; nothing if there is none.
-async fn uid_of(
-    target: &Target,
-    namespace: &str,
-    record: &str,
-) -> Result<Option<String>, ClusterError> {
-    let secrets = target.cluster.resource(&Gvk::new("v1", "Secret")).await?;
-    let found = target.cluster.get(&secrets, namespace, record).await?;
-    Ok(found.map(|it| it.uid().to_owned()))
 }

@@ -235,11 +235,11 @@ impl Applied for Kustomization {
     }
 
     async fn read(
-        context: &Context,
+        session: &Session,
         object: &Self,
         references: &mut References,
     ) -> Result<Inputs, Rest> {
-        Inputs::read(&context.settings, object, references).await
+        Inputs::read(&session.context.settings, object, references).await
     }
 
     async fn reconcile(

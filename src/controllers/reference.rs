@@ -60,6 +60,11 @@ impl References {
         Ok(names)
     }
 
+    /// What else was read for the same run.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.read.extend(other.read);
+    }
+
     /// In which version something was read that is there.
     pub(crate) fn version(&self, kind: &str, namespace: &str, name: &str) -> Option<u64> {
         let id = ObjectId::new(namespace, name, "", kind);

@@ -9,7 +9,7 @@ pub(crate) mod action_options;
 pub(crate) mod audit;
 pub(crate) mod chart;
 mod culprit;
-mod definitions;
+pub(crate) mod definitions;
 mod drift;
 pub(crate) mod drive;
 pub(crate) mod hook_watch;
@@ -38,7 +38,7 @@ use reconcile::{Node, Rest};
 use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
 use release::status::{Report, Status};
-use release::{Desired, Record};
+use release::{Desired, Journal, Record};
 
 use self::action_options::ActionOptions;
 use self::chart::Loaded;
@@ -89,9 +89,9 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// Whether somebody asked for everything to be compared.
     fn is_asked(&self) -> bool;
 
-    /// Another owner that has the release of a record: its node, and what to do. The uid is that of the record's journal,
-    /// if it has one.
-    fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)>;
+    /// Who else has the release of a record beside which this journal stands: its node, if it is another object, and what to
+    /// do.
+    fn rival(&self, journal: Option<&Journal>, last: &Record) -> Option<(Option<Node>, String)>;
 
     /// Does what comes before an operation that makes a new revision, each time one is prepared; the text is why the
     /// operation fails. It may be done again.
@@ -99,6 +99,7 @@ pub(crate) trait Owner: Send + Sync + 'static {
         &self,
         _: &Target,
         _: &RunPermit,
+        _: &Desired,
     ) -> impl Future<Output = Result<Option<String>, Rest>> + Send {
         std::future::ready(Ok(None))
     }

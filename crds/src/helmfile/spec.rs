@@ -160,7 +160,10 @@ pub struct HelmfileSpec {
     /// The clusters of releases with a `kubeContext`, by the name of the context. Releases without one
     /// are in the cluster of `kubeConfig`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[schemars(extend("maxProperties" = 64, "x-kubernetes-validations" = [{
+        "rule": "!('' in self)",
+        "message": "the name of a context must not be empty",
+    }]))]
     pub kube_contexts: BTreeMap<String, KubeConfigReference>,
 
     /// The namespace of releases that name none. Defaults to that of this object.
@@ -232,6 +235,11 @@ pub struct SuspendedRelease {
     /// The namespace of the release. Defaults to every namespace.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+
+    /// The `kubeContext` of the release; an empty one is the cluster of `kubeConfig`. Defaults to every
+    /// context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kube_context: Option<String>,
 
     /// Why it is suspended, for people.
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]

@@ -137,6 +137,11 @@ pub struct AuditRelease {
     /// The namespace of its objects.
     #[schemars(length(max = 253))]
     pub namespace: String,
+
+    /// The `kubeContext` that a helmfile gives it; empty in the cluster of `spec.kubeConfig`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub kube_context: String,
 }
 
 choice! {
@@ -153,7 +158,7 @@ choice! {
         Test = "Test",
         /// The removal of a release.
         Uninstall = "Uninstall",
-        /// A revision of a Kustomization.
+        /// A revision of a Kustomization, or manifests of the hooks of a Helmfile's release.
         Apply = "Apply",
         /// The removal of what a Kustomization applied.
         Delete = "Delete",

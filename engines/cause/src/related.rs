@@ -73,7 +73,7 @@ pub struct Dependency {
     pub object: ObjectId,
     /// The object of another group that is meant if the first does not exist.
     pub otherwise: Option<ObjectId>,
-    /// The release of the object that has to be ready: its name, or its namespace and name.
+    /// The release of the object that has to be ready, as `reconcile::depends_on::releases` reads it.
     pub release: Option<String>,
 }
 

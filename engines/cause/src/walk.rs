@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use apply::health::{self, Health};
 use objects::{Object, ObjectId};
-use reconcile::{Time, WindowState};
+use reconcile::{Time, WindowState, depends_on};
 use serde_json::Value;
 
 use crate::condition::{Said, condition, is_set, text, time};
@@ -493,15 +493,15 @@ fn expired_hold(object: &Object) -> Option<Found> {
 /// Why a release of a Helmfile is not ready, as its status has it; none if it is.
 fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
     let rows = helmfile.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
-    // Names of contexts may have slashes, those of namespaces and releases have none.
-    let mut parts = release.rsplitn(3, '/');
-    let [name, namespace, context] = [parts.next(), parts.next(), parts.next()];
-    let is_it = |row: &&Value| {
-        let is = |key: &str, part: Option<&str>| part.is_none_or(|part| text(row, key) == part);
-        is("name", name) && is("namespace", namespace) && is("kubeContext", context)
-    };
-    let Some(row) = rows.into_iter().flatten().find(is_it) else {
-        return Some(format!("the helmfile has no release {release}"));
+    let full_name = |row| ["kubeContext", "namespace", "name"].map(|key| text(row, key));
+    let all = rows.into_iter().flatten().map(|row| (row, full_name(row)));
+    let row = match depends_on::releases(release, all).as_slice() {
+        [] => return Some(format!("the helmfile has no release {release}")),
+        [(row, _)] => *row,
+        several => {
+            let names: Vec<&str> = several.iter().map(|(_, name)| name.as_str()).collect();
+            return Some(format!("release {release} may be one of several: {}", names.join(", ")));
+        }
     };
     match (text(row, "state"), text(row, "message")) {
         ("Ready", _) => None,

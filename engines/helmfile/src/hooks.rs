@@ -14,7 +14,7 @@ use crate::template::{Renderer, hook_data};
 use crate::world::World;
 
 /// How many bytes the manifests of all hooks of a plan may have.
-pub(crate) const BYTES: usize = 64 << 20;
+pub(crate) const BYTES: usize = 8 << 20;
 
 /// What a path and a file count beside their bytes, so that empty ones are limited, too.
 const EACH: usize = 4 << 10;

@@ -1,6 +1,6 @@
 //! Dependencies on objects of any kind, as the annotation [`ANNOTATION`] lists them.
 //!
-//! Here: [`Needed`], from the text of the annotation. Elsewhere: whether what is needed is ready (the program), what
+//! Here: [`Needed`], from the text of the annotation, and which release of a Helmfile a text names ([`releases`]). Elsewhere: whether what is needed is ready (the program), what
 //! follows from that (`gate.rs`).
 
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct Needed {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// A release of a Helmfile: its name, or its namespace and name.
+    /// A release of a Helmfile, as [`releases`] reads it.
     pub part: Option<String>,
 }
 
@@ -80,7 +80,11 @@ fn one(entry: &str, own: &str) -> Option<Needed> {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
         !text.is_empty() && text.len() <= 253 && text.bytes().all(is_of_name)
     };
-    let is_part = |part: &str| part.split('/').count() <= 2 && part.split('/').all(is_name);
+    let is_part = |part: &str| {
+        let [name, namespace, context] = parts(part);
+        let is_context = |text: &str| !text.is_empty() && text.len() <= 253 && !text.contains('#');
+        name.is_some_and(is_name) && namespace.is_none_or(is_name) && context.is_none_or(is_context)
+    };
     let is_read = [kind, namespace, name].into_iter().all(is_name) && part.is_none_or(is_part);
     is_read.then(|| Needed {
         kind: kind.to_owned(),
@@ -90,9 +94,60 @@ fn one(entry: &str, own: &str) -> Option<Needed> {
     })
 }
 
+/// Name, namespace and context of `NAME`, `NAMESPACE/NAME` or `KUBECONTEXT/NAMESPACE/NAME`. Names of contexts may have slashes,
+/// those of namespaces and releases have none.
+fn parts(release: &str) -> [Option<&str>; 3] {
+    let mut parts = release.rsplitn(3, '/');
+    [parts.next(), parts.next(), parts.next()]
+}
+
+/// The releases of a Helmfile that a text may name: `NAME`, `NAMESPACE/NAME` or `KUBECONTEXT/NAMESPACE/NAME`. Each comes with its
+/// context (empty in the cluster of the spec), namespace and name. More than one means that the text does not tell which.
+///
+/// # Guarantees
+/// The full name of a release names that one only: without a context, that in the cluster of the spec.
+pub fn releases<'r, T>(
+    text: &str,
+    all: impl IntoIterator<Item = (T, [&'r str; 3])>,
+) -> Vec<(T, String)> {
+    let [name, namespace, context] = parts(text);
+    let mut found = Vec::new();
+    for (release, [its_context, its_namespace, its_name]) in all {
+        let is = |part: Option<&str>, its: &str| part.is_none_or(|part| part == its);
+        if !is(name, its_name) || !is(namespace, its_namespace) || !is(context, its_context) {
+            continue;
+        }
+        let full = match its_context {
+            "" => format!("{its_namespace}/{its_name}"),
+            context => format!("{context}/{its_namespace}/{its_name}"),
+        };
+        if full == text {
+            return vec![(release, full)];
+        }
+        found.push((release, full));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, releases};
+
+    #[test]
+    fn the_full_name_of_a_release_names_that_one_only() {
+        let all =
+            [["", "a", "db"], ["east", "a", "db"], ["arn:x/y", "b", "db"], ["east", "a", "web"]];
+        let named = |text: &str| -> Vec<String> {
+            releases(text, all.into_iter().map(|it| ((), it))).into_iter().map(|it| it.1).collect()
+        };
+        assert_eq!(named("a/db"), ["a/db"], "that of the spec's cluster");
+        assert_eq!(named("east/a/db"), ["east/a/db"]);
+        assert_eq!(named("arn:x/y/b/db"), ["arn:x/y/b/db"]);
+        assert_eq!(named("b/db"), ["arn:x/y/b/db"]);
+        assert_eq!(named("web"), ["east/a/web"]);
+        assert_eq!(named("db"), ["a/db", "east/a/db", "arn:x/y/b/db"]);
+        assert!(named("west/a/db").is_empty() && named("cache").is_empty());
+    }
 
     #[test]
     fn a_kind_may_be_named_with_its_group() {
@@ -113,13 +168,16 @@ mod tests {
         };
         assert_eq!(
             read(
-                "Helmfile/a/b#c, HelmRelease/d,,Kustomization/e/f, Helmfile/a/b#c,Helmfile/a/b#n/c"
+                "Helmfile/a/b#c, HelmRelease/d,,Kustomization/e/f, Helmfile/a/b#c,Helmfile/a/b#n/c, \
+                 Helmfile/b#arn:aws:eks:1:cluster/x_y/n/c"
             ),
-            Ok("Helmfile/a/b#c HelmRelease/own/d Kustomization/e/f Helmfile/a/b#n/c".to_owned())
+            Ok("Helmfile/a/b#c HelmRelease/own/d Kustomization/e/f Helmfile/a/b#n/c \
+                Helmfile/own/b#arn:aws:eks:1:cluster/x_y/n/c"
+                .to_owned())
         );
         assert_eq!(read(" "), Ok(String::new()));
         for wrong in
-            ["a", "Helmfile/a/b/c", "Helmfile//b", "Helmfile/a/b#", "Helmfile/a/b#c/d/e", "a/b c"]
+            ["a", "Helmfile/a/b/c", "Helmfile//b", "Helmfile/a/b#", "Helmfile/a/b#/d/e", "a/b c"]
         {
             assert!(
                 read(wrong).is_err_and(|error| error.contains(&format!("`{wrong}`"))),

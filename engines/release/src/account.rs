@@ -520,6 +520,18 @@ fn confirm_in_sync(desired: &Desired, next: &mut Status) {
     }
 }
 
+/// The release that was to be removed is not the one that is there, which stays: nothing is known any more.
+pub fn left(status: &Status, there: &Record, known: &Snapshot) -> Report {
+    let text = format!(
+        "Release {} is not uninstalled: it is not the release {} that was installed here; if the kubeconfig names another \
+         cluster by now, that one is left in the former",
+        there.full_name(),
+        known.full_name()
+    );
+    let events = vec![snapshot_event(known, true, status::UNINSTALL_FAILED, text)];
+    Report { events, ..Report::of(forgotten(status)) }
+}
+
 /// The release of another target is gone: nothing is known any more.
 pub fn forgotten(status: &Status) -> Status {
     let mut next = status.clone();

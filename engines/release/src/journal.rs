@@ -200,6 +200,9 @@ pub struct Journal {
     pub id: String,
     /// The uid of the HelmRelease.
     pub owner: String,
+    /// [`crate::Desired::kube_context`] of its owner.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kube_context: String,
     /// What is done.
     pub action: Action,
     /// The digest of what was wished for.
@@ -341,6 +344,7 @@ mod tests {
         let journal = Journal {
             id: "web.v2.0123456789ab".to_owned(),
             owner: "uid".to_owned(),
+            kube_context: "east".to_owned(),
             action: Action::UninstallRemediation,
             inputs: "sha256:0".to_owned(),
             base: Some(1),

@@ -120,11 +120,12 @@ pub fn need(desired: &Desired, status: &Status, revisions: &Revisions) -> Need {
     }
 }
 
-/// Whether an operation of the HelmRelease `owner` is under way, or has ended without the status saying so.
-pub fn is_under_way(owner: &str, status: &Status, revisions: &Revisions) -> bool {
+/// Whether an operation of an owner ([`Desired::identity`]) is under way, or has ended without the status saying so.
+pub fn is_under_way(owner: (&str, &str), status: &Status, revisions: &Revisions) -> bool {
     let last = revisions.last();
     let journal = last.and_then(|it| Some((it, it.journal.as_ref()?)));
-    journal.filter(|(_, journal)| journal.owner == owner).is_some_and(|(last, journal)| {
+    let is_its = |journal: &Journal| (&*journal.owner, &*journal.kube_context) == owner;
+    journal.filter(|(_, journal)| is_its(journal)).is_some_and(|(last, journal)| {
         journal.is_open() || !account::is_told(status, &last.record, journal)
     })
 }
@@ -132,7 +133,7 @@ pub fn is_under_way(owner: &str, status: &Status, revisions: &Revisions) -> bool
 /// The last revision with the journal of an operation of ours.
 fn own<'r>(desired: &Desired, revisions: &'r Revisions) -> Option<(&'r Revision, &'r Journal)> {
     let last = revisions.last()?;
-    let journal = last.journal.as_ref().filter(|journal| journal.owner == desired.owner)?;
+    let journal = last.journal.as_ref().filter(|journal| desired.owns(journal))?;
     Some((last, journal))
 }
 
@@ -321,6 +322,12 @@ impl Run<'_> {
         let Observed { status, revisions, ran, .. } = self.observed;
         let known = latest(&status.history);
         let is_known = !status.storage_namespace.is_empty() && known.is_some();
+        let last = revisions.last().filter(|_| is_known);
+        if let Some((last, known)) =
+            last.zip(known).filter(|(last, known)| self.is_another(last, known))
+        {
+            return Verdict::Act(vec![self.tell(account::left(status, &last.record, known))]);
+        }
         let (name, keep) = (&self.desired.target.name, self.desired.uninstall.keep_history);
         let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
         if let Some(Removal::Purge(versions)) = left {
@@ -343,6 +350,22 @@ impl Run<'_> {
                     |known| format!("Release {} is uninstalled", known.full_name()),
                 );
                 Verdict::Rest(Rest::Settled(status::UNINSTALL_SUCCEEDED, text))
+            }
+        }
+    }
+
+    /// Whether a release that is there is another one than the status knows: its kubeconfig may name another cluster by now.
+    ///
+    /// Differs(flux): there it is uninstalled, whoever's it is.
+    fn is_another(&self, last: &Revision, known: &Snapshot) -> bool {
+        match &last.journal {
+            Some(journal) if self.desired.owns(journal) => false,
+            // What was adopted has the journal of another until it is operated on.
+            Some(_) => !known.tells_of(&last.record),
+            None => {
+                let began = last.record.info.first_deployed.as_ref();
+                let began = began.and_then(crate::record::Timestamp::whole_second);
+                began.zip(known.first_deployed).is_some_and(|(there, here)| there != here)
             }
         }
     }

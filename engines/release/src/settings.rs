@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::journal::{Action, Plan, Propagation, WaitFor};
+use crate::journal::{Action, Journal, Plan, Propagation, WaitFor};
 use crate::origin::Origin;
 use crate::phase::Gates;
 use crate::snapshot::Filter;
@@ -19,6 +19,9 @@ use crate::target::Target;
 pub struct Desired {
     /// uid of the HelmRelease.
     pub owner: String,
+    /// The name that the owner has for the cluster, where it keeps releases in several: two names may mean one cluster, and
+    /// then only one of them has the release. Empty otherwise.
+    pub kube_context: String,
     /// Its generation.
     pub generation: i64,
     /// Where the release is and what it is called.
@@ -250,6 +253,16 @@ pub struct Active {
 }
 
 impl Desired {
+    /// By what a journal is known as that of an operation on this release.
+    pub fn identity(&self) -> (&str, &str) {
+        (&self.owner, &self.kube_context)
+    }
+
+    /// Whether a journal is of an operation that this owner did on this release.
+    pub fn owns(&self, journal: &Journal) -> bool {
+        (journal.owner.as_str(), journal.kube_context.as_str()) == self.identity()
+    }
+
     /// What holds for the action that was attempted last.
     pub fn active(&self, status: &Status) -> Option<Active> {
         match status.last_attempted_action? {

@@ -26,6 +26,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) fn desired(version: &str, values: &str) -> Desired {
     Desired {
         owner: "uid".to_owned(),
+        kube_context: String::new(),
         generation: 1,
         target: Target::of("web", "apps", "", "", ""),
         deleted: false,

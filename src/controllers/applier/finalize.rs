@@ -5,11 +5,20 @@ use std::time::Duration;
 
 use kube::core::ResourceExt as _;
 use objects::ObjectId;
-use reconcile::Rest;
+use reconcile::{Rest, Wake, reason};
 
-use super::{Applied, Leaving, References, Session, Target, Wanted};
+use super::{AFTER_REFUSAL, Applied, Leaving, References, Session, Target, Wanted};
 use crate::cluster::ClusterError;
 use crate::controllers::record::FINALIZER;
+
+/// Where what an object applied is removed.
+pub(crate) enum Found {
+    There(Arc<Target>),
+    /// What is named does not exist any more, without which nobody can remove anything there.
+    Gone(String),
+    /// It cannot be used now.
+    Unusable(Rest),
+}
 
 impl<K: Applied> Session<K> {
     /// The object goes: so does what it applied, then our finalizer.
@@ -32,45 +41,62 @@ impl<K: Applied> Session<K> {
         &self,
         object: &Arc<K>,
     ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
-        self.finalize_target_of(object, &self.wanted(object)).await
+        let mut references = References::new(&self.context.watcher);
+        let found = self.finalize_target_of(&self.wanted(object), &mut references).await;
+        references.watch(&self.node);
+        Ok(match found? {
+            Found::There(target) => Ok(Some(target)),
+            Found::Unusable(rest) => Err(rest),
+            // Parity(flux): nobody may remove it any more, so it stays and that is told.
+            Found::Gone(gone) => {
+                self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(&gone));
+                Ok(None)
+            }
+        })
     }
 
-    /// The same for one of several clusters.
+    /// The same for one of several clusters, of which nothing is told.
+    ///
+    /// # Errors
+    /// windlass's own cluster could not be asked.
     pub(crate) async fn finalize_target_of(
         &self,
-        object: &Arc<K>,
         wanted: &Wanted<'_>,
-    ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
+        references: &mut References,
+    ) -> Result<Found, ClusterError> {
         let secret = wanted.kube_config.and_then(|it| it.secret_ref.as_ref());
         if let Some(secret) = secret.filter(|_| K::STAYS_WITHOUT_KUBECONFIG) {
             let id = ObjectId::new(&self.node.namespace, &secret.name, "", "Secret");
             if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
-                return Ok(Ok(self.is_left(object, &format!("Secret '{}'", secret.name))));
+                return Ok(Found::Gone(format!("Secret '{}'", secret.name)));
             }
         }
-        let mut references = References::new(&self.context.watcher);
-        let target = self.context.targets.of(wanted, &mut references).await;
-        references.watch(&self.node);
-        let (Ok(target), Some(name)) = (&target, wanted.service_account) else {
-            return Ok(target.map(Some));
+        let target = match self.context.targets.of(wanted, references).await {
+            Ok(target) => target,
+            Err(rest) => return Ok(Found::Unusable(rest)),
         };
+        let Some(name) = wanted.service_account else { return Ok(Found::There(target)) };
         let id = ObjectId::new(&self.node.namespace, name, "", "ServiceAccount");
         // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
         let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
             Ok(found) => found.is_none(),
             // A kubeconfig's user may act in its name without being allowed to look it up: the removal tells.
             Err(error) if wanted.kube_config.is_some() && !error.is_of_server() => false,
+            // Another cluster holds up nothing but what is to be removed there.
+            Err(error) if wanted.kube_config.is_some() => {
+                let text = format!("unable to look up ServiceAccount '{name}': {error}");
+                let wake = Wake::at(self.in_future(AFTER_REFUSAL));
+                return Ok(Found::Unusable(Rest::Failed(
+                    reason::RECONCILIATION_FAILED,
+                    text,
+                    wake,
+                )));
+            }
             Err(error) => return Err(error),
         };
-        if is_gone {
-            return Ok(Ok(self.is_left(object, &format!("ServiceAccount '{name}'"))));
-        }
-        Ok(Ok(Some(target.clone())))
-    }
-
-    /// Parity(flux): nobody may remove it any more, so it stays and that is told.
-    fn is_left(&self, object: &Arc<K>, gone: &str) -> Option<Arc<Target>> {
-        self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(gone));
-        None
+        Ok(match is_gone {
+            true => Found::Gone(format!("ServiceAccount '{name}'")),
+            false => Found::There(target),
+        })
     }
 }

@@ -10,7 +10,7 @@ use crds::helm::{HelmRelease, HelmReleaseStatus};
 use kube::core::{Resource as _, ResourceExt as _};
 use reconcile::{Node, Rest, Wake};
 use release::status::{self as words, Event as ReleaseEvent, Report, Status};
-use release::{Desired, Record};
+use release::{Desired, Journal, Record};
 
 use super::{OWNERSHIP, report, status};
 use crate::controllers::context::Context;
@@ -144,8 +144,9 @@ impl Owner for ReleaseOwner {
         marks::is_asked(&*self.object())
     }
 
-    fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)> {
-        let node = releaser::rival::holder(&self.context, uid, last)?;
+    fn rival(&self, journal: Option<&Journal>, last: &Record) -> Option<(Option<Node>, String)> {
+        let uid = journal.map(|journal| journal.owner.as_str());
+        let node = releaser::rival::holder(&self.context, &self.node, uid, last)?;
         let text = format!(
             "release {} belongs to {} {}; set another spec.releaseName or spec.targetNamespace in this one, or remove \
              it there",
@@ -153,7 +154,7 @@ impl Owner for ReleaseOwner {
             node.kind,
             node.namespaced_name()
         );
-        Some((node, text))
+        Some((Some(node), text))
     }
 
     fn announce(&self, event: Event) {

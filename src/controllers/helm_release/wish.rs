@@ -167,6 +167,7 @@ pub(in crate::controllers) fn desired(
     );
     Desired {
         owner: object.uid().unwrap_or_default(),
+        kube_context: String::new(),
         generation: object.metadata.generation.unwrap_or_default(),
         target,
         deleted: object.metadata.deletion_timestamp.is_some(),

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use crds::ResourceInventory;
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
-use helmfile::{ManifestHook, When};
+use helmfile::When;
 use kube::core::ResourceExt as _;
+use objects::Masking;
 use reconcile::{Node, Rest, Wake};
 use release::status::{self as words, Report, Status};
-use release::{Desired, Record};
+use release::{Desired, Journal, Record};
 
-use super::hooks::At;
+use super::hooks::{Ended, Hooks};
 use super::model::{self, Model};
 use super::plan::Key;
 use super::request;
@@ -187,7 +188,7 @@ impl<K: Model> Book<K> {
 }
 
 /// An event of a release, as it is told of its Helmfile: facts have the prefix of its group.
-pub(super) fn event<K: Model>(of: &words::Event) -> Event {
+fn event<K: Model>(of: &words::Event) -> Event {
     let group = model::group::<K>();
     let event = report::event(of);
     let fact = |(key, value): (String, String)| {
@@ -197,19 +198,47 @@ pub(super) fn event<K: Model>(of: &words::Event) -> Event {
     Event { metadata: event.metadata.into_iter().map(fact).collect(), ..event }
 }
 
+/// An event of a release with its `kubeContext`, which its name lacks.
+fn placed<K: Model>(mut event: Event, context: &str) -> Event {
+    if !context.is_empty() {
+        event.message = format!("kubeContext {context}: {}", event.message);
+        event.metadata.insert(format!("{}/kubeContext", model::group::<K>()), context.to_owned());
+    }
+    event
+}
+
 /// A Helmfile as the owner of one of its releases.
 pub(super) struct ReleaseOwner<K: Model> {
     pub(super) book: Arc<Book<K>>,
     pub(super) key: Key,
     /// What asks for the release, as it is known by now.
     pub(super) release: Mutex<Arc<HelmRelease>>,
+    /// Other releases of the plan with its namespace and name.
+    pub(super) namesakes: Vec<Key>,
     /// What its hooks apply.
-    pub(super) hooks: Arc<[ManifestHook]>,
+    pub(super) hooks: Arc<Hooks>,
+    /// How long the manifests of a hook may take.
+    pub(super) timeout: Duration,
+    /// What came from Secrets and must not be told.
+    pub(super) secrets: Masking,
     /// Whether those before an operation were applied.
     pub(super) has_begun: AtomicBool,
 }
 
 impl<K: Model> ReleaseOwner<K> {
+    /// Which other release of the plan has the release of a record, by the journal beside it or by its history: contexts of
+    /// several names may be one cluster.
+    fn namesake_of(&self, journal: Option<&Journal>, last: &Record) -> Option<&Key> {
+        let by_journal =
+            |it: &&Key| journal.is_some_and(|journal| journal.kube_context == it.context);
+        let by_history = |it: &&Key| {
+            let row = self.book.row(it);
+            row.is_some_and(|row| releaser::rival::has(&row.status.history, false, last))
+        };
+        let all = &self.namesakes;
+        all.iter().find(by_journal).or_else(|| all.iter().find(by_history))
+    }
+
     /// What asks for the release, as it is known by now.
     pub(super) fn release(&self) -> Arc<HelmRelease> {
         self.release.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -254,7 +283,9 @@ impl<K: Model> Owner for ReleaseOwner<K> {
                 }
             }
         });
-        told.events.iter().for_each(|told| self.book.tell(event::<K>(told)));
+        told.events
+            .iter()
+            .for_each(|told| self.book.tell(placed::<K>(event::<K>(told), &self.key.context)));
         // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
         // journal has it until then.
         if told.ended.is_some() { Ok(()) } else { self.book.flush_progress().await }
@@ -283,28 +314,52 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         marks::is_asked(&*self.book.object())
     }
 
-    fn rival(&self, uid: Option<&str>, last: &Record) -> Option<(Node, String)> {
-        // It may have a release of this name in another cluster.
-        let is_other = |node: &Node| *node != node_of(&*self.book.object());
-        let node = releaser::rival::holder(&self.book.context, uid, last).filter(is_other)?;
+    fn rival(&self, journal: Option<&Journal>, last: &Record) -> Option<(Option<Node>, String)> {
+        let object = self.book.object();
+        let uid = journal.map(|journal| journal.owner.as_str());
+        let is_own = uid.is_some_and(|uid| object.uid().as_deref() == Some(uid));
+        if (uid.is_none() || is_own)
+            && let Some(other) = self.namesake_of(journal, last)
+        {
+            let text = format!(
+                "releases {other} and {} are one, because both contexts name one cluster: remove one of them from the \
+                 helmfile",
+                self.key
+            );
+            return Some((None, text));
+        }
+        if is_own {
+            // Its context was renamed: what left the helmfile is taken over.
+            return None;
+        }
+        let node = releaser::rival::holder(&self.book.context, &node_of(&*object), uid, last)?;
         let text = format!(
             "release {} belongs to {} {}; give it another name or namespace in the helmfile, or remove it there",
             last.full_name(),
             node.kind,
             node.namespaced_name()
         );
-        Some((node, text))
+        Some((Some(node), text))
     }
 
-    async fn before(&self, target: &Target, permit: &RunPermit) -> Result<Option<String>, Rest> {
-        let (context, namespace) = (&*self.book.context, &self.key.namespace);
-        let hooks = self.hooks.iter().filter(|hook| hook.when == When::Before);
-        let refused = At { context, target, permit, namespace }.apply(hooks).await?;
-        self.has_begun.fetch_or(refused.is_none(), Ordering::Relaxed);
-        Ok(refused)
+    async fn before(
+        &self,
+        target: &Target,
+        permit: &RunPermit,
+        desired: &Desired,
+    ) -> Result<Option<String>, Rest> {
+        Ok(match self.apply_hooks(&[When::Before], (target, permit), desired).await? {
+            Ended::Refused(text) => Some(text),
+            // The machine asks by itself whether it goes on.
+            Ended::Overtaken => None,
+            Ended::Applied => {
+                self.has_begun.store(true, Ordering::Relaxed);
+                None
+            }
+        })
     }
 
     fn announce(&self, event: Event) {
-        self.book.announce(event);
+        self.book.announce(placed::<K>(event, &self.key.context));
     }
 }

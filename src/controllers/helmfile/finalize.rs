@@ -6,8 +6,9 @@ use std::sync::Arc;
 use objects::Masking;
 
 use super::book::Book;
-use super::keep::Run;
+use super::keep::{Run, Silent};
 use super::model::Model;
+use super::places::of_rows;
 use super::plan::Key;
 use super::wish::{self, Timeouts};
 use super::{Came, Ended, Session, report};
@@ -27,17 +28,8 @@ impl<K: Model> Session<K> {
         }
         let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let all: Vec<Key> = rows.iter().map(Key::of).collect();
-        let places = match self.finalize_places(object, &spec, &all).await? {
-            Ok(places) => places,
-            Err(rest) => {
-                let ended: Ended<K> = Ended::early(object, rest);
-                return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
-            }
-        };
-        let leaving: Vec<Key> = all.into_iter().filter(|key| places.find(key).is_some()).collect();
-        if leaving.is_empty() {
-            return Ok(Leaving::Done(object.clone()));
-        }
+        let in_use = of_rows(rows);
+        let (places, gone) = self.finalize_places(object, &spec, &in_use).await?;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let (book, secrets) = (Arc::new(book), Masking::default());
         let run = Run {
@@ -49,8 +41,21 @@ impl<K: Model> Session<K> {
             secrets: &secrets,
             revision: "",
             woken: self.context.hub.woken_parts(&self.node),
+            silent: Silent::default(),
             now: self.began,
         };
+        let mut leaving = Vec::new();
+        for key in all {
+            match gone.get(&key.context) {
+                None => leaving.push(key),
+                // Told with the write that removes the row, so that it is told once.
+                Some(missing) => {
+                    book.remove(&key);
+                    self.forget(&key);
+                    book.tell(left(&key, missing));
+                }
+            }
+        }
         let Some(outcomes) = self.uninstall(&leaving, &run).await else {
             return Ok(Leaving::Anew);
         };
@@ -77,6 +82,14 @@ pub(super) fn left_behind(subject: &str) -> Event {
         ),
         metadata: BTreeMap::new(),
     }
+}
+
+/// The event of a release that nobody can uninstall, because `missing` is gone.
+fn left(key: &Key, missing: &str) -> Event {
+    let message = format!(
+        "unable to uninstall release {key}: {missing} not found; it is left in the cluster"
+    );
+    Event { message, ..left_behind(missing) }
 }
 
 /// The event of a release that was removed from the helmfile and is not uninstalled. `is_reached`: its cluster can be used;

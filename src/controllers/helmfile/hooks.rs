@@ -1,4 +1,5 @@
-//! Applies the manifests of a release's hooks, as `kubectl apply` would as the user that applies the release.
+//! Applies the manifests of a release's hooks, as `kubectl apply` would as the user that applies the release, and audits
+//! what that changed.
 //!
 //! They are not in the journal, since applying them again changes nothing. No release owns these objects: drift is not
 //! corrected, and they are not pruned.
@@ -6,93 +7,337 @@
 
 use std::time::Duration;
 
-use helmfile::ManifestHook;
-use objects::{Masking, Object};
-use reconcile::{Rest, Wake};
+use apply::changes::{Change as Changed, What, fields};
+use crds::release::{
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, ReleaseAuditSpec,
+};
+use helmfile::{ManifestHook, When};
+use objects::Object;
+use reconcile::{Rest, Time, Wake, format_duration};
+use release::Desired;
 use release::status::RECONCILE_ERROR;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
+use super::book::ReleaseOwner;
+use super::model::Model;
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
+use crate::controllers::audit::{self, cut, text, took, when};
 use crate::controllers::context::Context;
-use crate::controllers::crd_guard::{Change, Guard};
+use crate::controllers::crd_guard::{Change, Guard, is_definition};
+use crate::controllers::kind::node_of;
 use crate::controllers::permit::RunPermit;
-use crate::controllers::releaser::members;
+use crate::controllers::releaser::audit::subject;
+use crate::controllers::releaser::definitions::established;
+use crate::controllers::releaser::{Owner as _, members};
 use crate::controllers::target::Target;
 
 /// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
 const MANAGER: &str = "helmfile-hooks";
 
-/// Most objects that the hooks of a release apply for an event: a permit of the cluster is held meanwhile.
+/// Most objects that the hooks of a release apply for an event.
 const MOST_OBJECTS: usize = 500;
 
 /// When it is tried again after an API server did not answer.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Where manifests are applied.
-pub(super) struct At<'a> {
-    pub(super) context: &'a Context,
-    pub(super) target: &'a Target,
-    pub(super) permit: &'a RunPermit,
-    /// The namespace of the release, for objects that name none.
-    ///
-    /// Differs(helmfile): kubectl takes that of the current context, which may be of another cluster.
-    pub(super) namespace: &'a str,
+/// What the hooks of a release apply.
+#[derive(Debug, Default)]
+pub(super) struct Hooks {
+    pub(super) all: Vec<ManifestHook>,
+    /// Of all of them; empty where there are none.
+    pub(super) digest: String,
 }
 
-impl At<'_> {
-    /// Applies what hooks name, in order; the text is why one of them cannot be applied.
+impl Hooks {
+    pub(super) fn new(all: Vec<ManifestHook>) -> Self {
+        if all.is_empty() {
+            return Self::default();
+        }
+        let mut hash = Sha256::new();
+        for hook in &all {
+            for part in [
+                hook.name.as_bytes(),
+                &[u8::from(hook.when == When::After)],
+                hook.manifests.as_bytes(),
+            ] {
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+        }
+        let digest = format!("sha256:{}", hex::encode(hash.finalize()));
+        Self { all, digest }
+    }
+}
+
+/// How applying manifests ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// All of them are applied.
+    Applied,
+    /// One of them cannot be, and why.
+    Refused(String),
+    /// The owner was changed, suspended or deleted meanwhile.
+    Overtaken,
+}
+
+impl<K: Model> ReleaseOwner<K> {
+    /// Applies what the hooks of some moments name, in order.
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub(super) async fn apply<'h>(
+    pub(super) async fn apply_hooks(
         &self,
-        hooks: impl Iterator<Item = &'h ManifestHook>,
-    ) -> Result<Option<String>, Rest> {
-        let mut left = MOST_OBJECTS;
-        for hook in hooks {
-            let failed = |text: &str| Some(format!("hook `{}`: {text}", hook.name));
-            let objects = match members::read(&hook.manifests) {
-                Ok(objects) => objects,
-                Err(text) => return Ok(failed(&text)),
-            };
-            let Some(rest) = left.checked_sub(objects.len()) else {
-                return Ok(failed(&format!(
-                    "hooks of a release may apply {MOST_OBJECTS} objects: put the others into a chart"
-                )));
-            };
-            left = rest;
-            let secrets = Masking::default().with_manifests(&objects);
-            for object in objects {
-                match self.one(object).await {
-                    Ok(None) => {}
-                    Ok(Some(text)) => return Ok(failed(&secrets.mask(&text))),
-                    Err(error) if error.is_of_server() => {
-                        let soon = jiff::Timestamp::now().saturating_add(SOON);
-                        let wake = Wake::at(soon.unwrap_or(reconcile::Time::MAX));
-                        let text = failed(&secrets.mask(&error.to_string())).unwrap_or_default();
-                        return Err(Rest::Failed(RECONCILE_ERROR, text, wake));
-                    }
-                    Err(error) => return Ok(failed(&secrets.mask(&error.to_string()))),
-                }
+        moments: &[When],
+        (target, permit): (&Target, &RunPermit),
+        desired: &Desired,
+    ) -> Result<Ended, Rest> {
+        let is_due = |hook: &ManifestHook| moments.contains(&hook.when);
+        if !self.hooks.all.iter().any(is_due) {
+            return Ok(Ended::Applied);
+        }
+        let mut round =
+            Round { owner: self, target, permit, desired, changes: Vec::new(), left: MOST_OBJECTS };
+        let started = jiff::Timestamp::now();
+        let mut ended = Ok(Ended::Applied);
+        for at in (0..self.hooks.all.len()).filter(|at| is_due(&self.hooks.all[*at])) {
+            ended = round.hook(at).await;
+            if ended != Ok(Ended::Applied) {
+                break;
             }
         }
-        Ok(None)
+        let changes = round.changes;
+        if !changes.is_empty() {
+            self.audit_hooks(moments, (started, &ended), changes, desired).await;
+        }
+        ended
     }
 
-    async fn one(&self, object: Object) -> Result<Option<String>, ClusterError> {
+    /// Writes the audit of what hooks changed.
+    async fn audit_hooks(
+        &self,
+        moments: &[When],
+        (started, ended): (Time, &Result<Ended, Rest>),
+        changes: Vec<Changed>,
+        desired: &Desired,
+    ) {
+        let (object, now) = (self.book.object(), jiff::Timestamp::now());
+        let (outcome, message) = match ended {
+            Ok(Ended::Applied) => (AuditOutcome::Succeeded, None),
+            Ok(Ended::Overtaken) => (AuditOutcome::Stopped, None),
+            Ok(Ended::Refused(text)) => (AuditOutcome::Failed, Some(text.clone())),
+            Err(rest) => (AuditOutcome::Failed, Some(rest.text().to_owned())),
+        };
+        let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
+        let ids: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
+        let key = format!(
+            "hooks {moments:?} {} {} {} {revision} {outcome:?} {}",
+            self.key,
+            self.hooks.digest,
+            desired.generation,
+            ids.join(" ")
+        );
+        let origin = &desired.origin;
+        let source = AuditCause {
+            type_: AuditCauseKind::Source,
+            object: text(&*origin.source),
+            version: text(&*origin.revision),
+            ..AuditCause::default()
+        };
+        let release = (self.key.name.as_str(), self.key.namespace.as_str());
+        let spec = ReleaseAuditSpec {
+            subject: subject(&node_of(&*object), desired, release),
+            operation: AuditOperation::Apply,
+            id: Some(format!("hooks.{}", &hex::encode(Sha256::digest(&key))[..16])),
+            causes: vec![source],
+            to: Some(AuditState {
+                revision: text(cut(&origin.revision, 500)),
+                ..AuditState::default()
+            }),
+            changes: audit::listed(changes, outcome != AuditOutcome::Succeeded, &self.secrets),
+            outcome,
+            message,
+            started: when(started),
+            ended: when(now),
+            duration: took(started, now),
+            ..ReleaseAuditSpec::default()
+        };
+        let namespace = &node_of(&*object).namespace;
+        if let Some(event) = audit::write(&self.book.context, namespace, &key, spec).await {
+            self.announce(event);
+        }
+    }
+}
+
+/// One application of hooks.
+struct Round<'r, K: Model> {
+    owner: &'r ReleaseOwner<K>,
+    target: &'r Target,
+    permit: &'r RunPermit,
+    desired: &'r Desired,
+    /// What was changed so far.
+    changes: Vec<Changed>,
+    /// How many objects may follow.
+    left: usize,
+}
+
+impl<K: Model> Round<'_, K> {
+    async fn hook(&mut self, at: usize) -> Result<Ended, Rest> {
+        let hooks = self.owner.hooks.clone();
+        let failed = |hooks: &Hooks, text: &str| format!("hook `{}`: {text}", hooks.all[at].name);
+        // Reading much of it would hold up everybody else who runs on this thread.
+        let read = {
+            let hooks = hooks.clone();
+            tokio::task::spawn_blocking(move || members::read(&hooks.all[at].manifests))
+        };
+        let objects = match read.await.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(objects) => objects,
+            Err(text) => return Ok(Ended::Refused(failed(&hooks, &text))),
+        };
+        let Some(left) = self.left.checked_sub(objects.len()) else {
+            let text = format!(
+                "hooks of a release may apply {MOST_OBJECTS} objects: put the others into a chart"
+            );
+            return Ok(Ended::Refused(failed(&hooks, &text)));
+        };
+        self.left = left;
+        let secrets = self.owner.secrets.clone().with_manifests(&objects);
+        match self.objects(objects).await {
+            Ok(Ended::Refused(text)) => Ok(Ended::Refused(failed(&hooks, &secrets.mask(&text)))),
+            Ok(ended) => Ok(ended),
+            Err(error) if error.is_of_server() => {
+                let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX);
+                let text = failed(&hooks, &secrets.mask(&error.to_string()));
+                Err(Rest::Failed(RECONCILE_ERROR, text, Wake::at(soon)))
+            }
+            Err(error) => Ok(Ended::Refused(failed(&hooks, &secrets.mask(&error.to_string())))),
+        }
+    }
+
+    /// Applies objects one after the other. Between two of them others have their turn, and a newer spec is seen.
+    async fn objects(&mut self, objects: Vec<Object>) -> Result<Ended, ClusterError> {
+        let until = Instant::now() + self.owner.timeout;
+        let mut definitions = Vec::new();
+        for object in objects {
+            self.permit.aside(std::future::ready(())).await;
+            if self.owner.is_overtaken(self.desired) {
+                return Ok(Ended::Overtaken);
+            }
+            if Instant::now() >= until {
+                let text = format!("timed out after {}", format_duration(self.owner.timeout));
+                return Ok(Ended::Refused(text));
+            }
+            let is_of_kind = is_definition(&object);
+            if !is_of_kind && let Err(text) = self.serve(&mut definitions, until).await? {
+                return Ok(Ended::Refused(text));
+            }
+            match self.one(object).await? {
+                Err(text) => return Ok(Ended::Refused(text)),
+                Ok(Some(written)) if is_of_kind => definitions.push(written),
+                Ok(_) => {}
+            }
+        }
+        let served = self.serve(&mut definitions, until).await?;
+        Ok(served.map_or_else(Ended::Refused, |()| Ended::Applied))
+    }
+
+    /// Waits until the kinds of definitions are served that were written: what comes next may be of them.
+    async fn serve(
+        &self,
+        definitions: &mut Vec<Object>,
+        until: Instant,
+    ) -> Result<Result<(), String>, ClusterError> {
+        for definition in std::mem::take(definitions) {
+            let wait = established(&self.target.cluster, &definition, until);
+            if let Err(text) = self.permit.aside(wait).await? {
+                return Ok(Err(text));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Applies an object; nothing if its author does not want it to be written. The inner error is why it may not be.
+    async fn one(
+        &mut self,
+        object: Object,
+    ) -> Result<Result<Option<Object>, String>, ClusterError> {
+        let context: &Context = &self.owner.book.context;
         let cluster = &self.target.cluster;
-        let (resource, object) = members::placed(cluster, object, self.namespace).await?;
-        let guard = Guard::new(self.context, self.target);
+        let (resource, object) =
+            members::placed(cluster, object, &self.owner.key.namespace).await?;
+        let guard = Guard::new(context, self.target);
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
             Change::Allowed => {}
-            Change::Skipped => return Ok(None),
-            Change::Refused(text) => return Ok(Some(text)),
+            Change::Skipped => return Ok(Ok(None)),
+            Change::Refused(text) => return Ok(Err(text)),
             Change::Migrates => {
                 if let Err(text) = self.permit.aside(guard.migrate(&object, MANAGER)).await? {
-                    return Ok(Some(text));
+                    return Ok(Err(text));
                 }
             }
         }
-        cluster.apply(&resource, &object, MANAGER, Mode::Write).await.map(|_| None)
+        let before = match context.settings.release_audits {
+            true => cluster.get(&resource, object.namespace(), object.name()).await,
+            false => Ok(None),
+        };
+        let written = cluster.apply(&resource, &object, MANAGER, Mode::Write).await?;
+        self.changes.extend(changed(before, &written));
+        Ok(Ok(Some(written)))
+    }
+}
+
+/// What a write changed; nothing where it changed nothing.
+fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Option<Changed> {
+    let version = |object: &Object| object.meta("resourceVersion").cloned();
+    let (what, fields) = match before {
+        Ok(None) => (What::Added, Vec::new()),
+        Ok(Some(before)) if version(&before) == version(written) => return None,
+        Ok(Some(before)) => (What::Changed, fields(&before, written)),
+        // Who may write it need not be allowed to read it.
+        Err(_) => (What::Changed, Vec::new()),
+    };
+    Some(Changed { id: written.id(), what, fields })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(version: &str, value: &str) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value},
+            "metadata": {"name": "m", "namespace": "n", "resourceVersion": version}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_a_hook_leaves_as_it_is_is_no_change() {
+        let what = |before| changed(before, &map("2", "x")).map(|it| (it.what, it.fields));
+        assert_eq!(what(Ok(Some(map("2", "x")))), None);
+        assert_eq!(what(Ok(None)), Some((What::Added, Vec::new())));
+        let fields = vec!["/data/a".to_owned()];
+        assert_eq!(what(Ok(Some(map("1", "y")))), Some((What::Changed, fields)));
+        let refused = Err(ClusterError::NoAnswer(String::new()));
+        assert_eq!(what(refused), Some((What::Changed, Vec::new())));
+    }
+
+    #[test]
+    fn hooks_are_known_by_their_names_moments_and_manifests() {
+        let hook = |name: &str, when, manifests: &str| {
+            let (name, manifests) = (name.to_owned(), manifests.to_owned());
+            Hooks::new(vec![ManifestHook { name, when, manifests }]).digest
+        };
+        let known = hook("a", When::Before, "m");
+        assert_eq!(known, hook("a", When::Before, "m"));
+        for other in [
+            hook("b", When::Before, "m"),
+            hook("a", When::After, "m"),
+            hook("a", When::Before, "n"),
+        ] {
+            assert_ne!(known, other);
+        }
+        assert_eq!(Hooks::new(Vec::new()).digest, "");
     }
 }

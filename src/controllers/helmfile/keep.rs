@@ -1,24 +1,25 @@
-//! Keeping the releases of a plan: which of them may be operated on now, many at a time; then those that left.
+//! Keeping the releases of a plan: which of them may be operated on now, many at a time.
 //!
-//! Elsewhere: one release (`releaser`), what is asked of it (`request.rs`), what is said of it (`book.rs`).
+//! Elsewhere: those that left (`leave.rs`), one release (`releaser`), what is asked of it (`request.rs`), what is said of it (`book.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use helmfile::{ManifestHook, When};
+use helmfile::When;
 use reconcile::{Node, Rest, Time, Wake, WindowState};
 use release::phase::Gates;
 use release::{Desired, Origin};
 
 use super::book::{Book, ReleaseOwner};
-use super::hooks::At;
+use super::hooks::Ended;
 use super::model::Model;
-use super::places::Places;
+use super::places::{Id, Places};
 use super::plan::{Key, Planned, PlannedRelease};
 use super::report::{RELEASE_FAILED, is_under_way};
 use super::wish::Timeouts;
@@ -32,7 +33,7 @@ use crate::controllers::target::Target;
 use crate::controllers::{helm_release, marks, window};
 use objects::Masking;
 
-/// How many releases of one Helmfile are operated on at a time.
+/// How many releases of one Helmfile are operated on at a time in a cluster: one that does not answer holds up no other.
 const AT_ONCE: usize = 8;
 
 /// What is remembered of a release between runs. Its objects are watched as long.
@@ -86,6 +87,13 @@ pub(super) enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether a release is as the helmfile says, or is suspended by itself.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self, Self::Kept | Self::Suspended { .. })
+    }
+}
+
 /// What keeping all of them came to; nothing where the Helmfile changed meanwhile.
 pub(super) type Outcomes = BTreeMap<Key, Outcome>;
 
@@ -103,7 +111,45 @@ pub(super) struct Run<'r, K: Model> {
     pub(super) revision: &'r str,
     /// Parts that were woken since the last run.
     pub(super) woken: BTreeSet<Node>,
+    pub(super) silent: Silent,
     pub(super) now: Time,
+}
+
+/// Clusters that did not answer in a run, by [`Target::place`], with how the release rests that found it: others of the same
+/// cluster are not tried in this run.
+#[derive(Default)]
+pub(super) struct Silent(Mutex<BTreeMap<String, Rest>>);
+
+impl Silent {
+    fn note(&self, target: &Target, rest: &Rest) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(target.place().to_owned(), rest.clone());
+    }
+
+    /// How a release at a target rests without being tried.
+    pub(super) fn at(&self, target: &Target) -> Option<Rest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(target.place()).cloned()
+    }
+}
+
+/// How many releases are operated on now, by cluster ([`Places::id`]).
+#[derive(Default)]
+pub(super) struct Slots<'p>(BTreeMap<Id<'p>, usize>);
+
+impl<'p> Slots<'p> {
+    /// Takes a slot of a cluster; tells whether there was one.
+    pub(super) fn take(&mut self, place: Id<'p>) -> bool {
+        let taken = self.0.entry(place).or_default();
+        let is_free = *taken < AT_ONCE;
+        *taken += usize::from(is_free);
+        is_free
+    }
+
+    fn give_back(&mut self, place: Id<'p>) {
+        if let Some(taken) = self.0.get_mut(&place) {
+            *taken -= 1;
+        }
+    }
 }
 
 /// Whether a release is suspended by itself, and by which entry.
@@ -115,6 +161,7 @@ pub(super) fn suspension<'s>(
     spec.suspended_releases.iter().find(|entry| {
         entry.name == key.name
             && entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+            && entry.kube_context.as_ref().is_none_or(|context| *context == key.context)
             && entry.until.as_ref().is_none_or(|until| until.0 > now)
     })
 }
@@ -132,7 +179,7 @@ impl<K: Model> Session<K> {
     }
 
     /// What is remembered of a release at a target; elsewhere nothing of it holds.
-    fn remembered(&self, key: &Key, target: &Arc<Target>) -> Arc<Remembered> {
+    pub(super) fn remembered(&self, key: &Key, target: &Arc<Target>) -> Arc<Remembered> {
         let mut memory = self.memory();
         let is_here = |known: &&Arc<Remembered>| Arc::ptr_eq(&known.target, target);
         if let Some(known) = memory.releases.get(key).filter(is_here) {
@@ -186,22 +233,26 @@ impl<K: Model> Session<K> {
 
     /// Keeps all releases of a plan; nothing where the Helmfile changed meanwhile.
     pub(super) async fn keep(&self, planned: &Planned, run: &Run<'_, K>) -> Option<Outcomes> {
-        let mut outcomes = Outcomes::new();
+        let (mut outcomes, mut slots) = (Outcomes::new(), Slots::default());
         let mut left: Vec<&PlannedRelease> = planned.releases.iter().collect();
         let mut under_way = FuturesUnordered::new();
         loop {
             let mut waiting = Vec::new();
             for release in left {
                 let needs = planned.needs_of(release);
-                let unknown = needs.iter().any(|need| !outcomes.contains_key(*need));
-                if unknown || under_way.len() >= AT_ONCE {
+                if needs.iter().any(|need| !outcomes.contains_key(*need)) {
                     waiting.push(release);
                     continue;
                 }
                 let missing = missing(&needs, &outcomes);
                 let is_under_way = self.is_known_under_way(&release.key);
                 if missing.is_empty() || is_under_way {
-                    under_way.push(async move { (release, self.keep_one(release, run).await) });
+                    match slots.take(run.places.id(&release.key)) {
+                        true => under_way.push(async move {
+                            (release, self.keep_one(release, planned, run).await)
+                        }),
+                        false => waiting.push(release),
+                    }
                 } else {
                     let names: Vec<String> = missing.iter().map(Key::to_string).collect();
                     run.book.update(&release.key, |row| {
@@ -214,6 +265,7 @@ impl<K: Model> Session<K> {
             left = waiting;
             match under_way.next().await {
                 Some((release, outcome)) => {
+                    slots.give_back(run.places.id(&release.key));
                     outcomes.insert(release.key.clone(), outcome?);
                 }
                 None => {
@@ -228,17 +280,35 @@ impl<K: Model> Session<K> {
         }
     }
 
-    async fn keep_one(&self, planned: &PlannedRelease, run: &Run<'_, K>) -> Option<Outcome> {
+    /// A release rests for a reason that no operation gave.
+    pub(super) fn rests(&self, run: &Run<'_, K>, key: &Key, rest: Rest) -> Outcome {
+        run.book.update(key, |row| {
+            row.message = Some(run.secrets.mask(rest.text()));
+            if !is_under_way(row) {
+                row.state = match rest {
+                    Rest::Blocked(..) => ReleaseState::Waiting,
+                    _ => ReleaseState::Failed,
+                };
+            }
+        });
+        Outcome::Rests(rest)
+    }
+
+    async fn keep_one(
+        &self,
+        planned: &PlannedRelease,
+        all: &Planned,
+        run: &Run<'_, K>,
+    ) -> Option<Outcome> {
         let (key, node) = (&planned.key, self.part(&planned.key));
         let target = match run.places.of(key) {
             Ok(target) => target,
-            Err(rest) => return Some(Outcome::Rests(rest)),
+            Err(rest) => return Some(self.rests(run, key, rest)),
         };
         let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
         let digest = request::digest(planned, &spec, target.place());
         let remembered = self.remembered(key, target);
         let row = run.book.row(key);
-        let suspended = suspension(run.spec, key, run.now);
         let as_before = remembered.last().filter(|last| {
             last.digest == digest
                 && last.generation == run.object.meta().generation
@@ -250,46 +320,32 @@ impl<K: Model> Session<K> {
         {
             return Some(outcome);
         }
-        if let Some(entry) = suspended {
-            let is_under_way = remembered.drive.under_way() == Some(true)
-                || row.as_ref().is_some_and(|row| row.state == ReleaseState::Progressing);
-            if is_under_way {
-                let made = self.wish(run, key, spec.clone(), None, row.as_ref(), (true, false));
-                let (wish, made) = match made {
-                    Ok(made) => made,
-                    Err(rest) => return Some(Outcome::Rests(rest)),
-                };
-                let rest = self.drive(run, (key, &Arc::default()), wish, made, &remembered).await?;
-                if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED)
-                {
-                    return Some(Outcome::Rests(rest));
-                }
-            }
-            target.watcher().release_objects(&node);
-            remembered.set_last(None);
-            run.book.update(key, |row| {
-                row.state = ReleaseState::Suspended;
-                row.message = Some(told(entry));
-            });
-            let is_there = row.is_some_and(|row| row.digest.is_some());
-            return Some(Outcome::Suspended { is_there });
+        if let Some(entry) = suspension(run.spec, key, run.now) {
+            return self.suspend_one(key, spec, entry, &remembered, run).await;
+        }
+        if let Some(rest) = run.silent.at(target) {
+            return Some(self.rests(run, key, rest));
         }
         let made = self.wish(run, key, spec, Some(planned), row.as_ref(), (false, false));
         let (wish, made) = match made {
             Ok(made) => made,
-            Err(rest) => return Some(Outcome::Rests(rest)),
+            Err(rest) => return Some(self.rests(run, key, rest)),
         };
-        let mut rest = self.drive(run, (key, &planned.hooks), wish, made, &remembered).await?;
+        let owner = ReleaseOwner {
+            namesakes: all.namesakes(key).cloned().collect(),
+            hooks: planned.hooks.clone(),
+            timeout: planned.operation.timeout.map_or(run.timeouts.timeout, Duration::from_secs),
+            ..self.owner(run, key, made)
+        };
+        let owner = Arc::new(owner);
+        let mut rest = self.drive(run, &owner, &wish, &remembered).await?;
         let is_new = row.and_then(|row| row.digest).is_none_or(|known| known != digest);
         if is_new
             && rest.is_settled()
-            && let Err(failed) = self.apply_hooks(planned, (target, &remembered), run).await
+            && let Err(held) = self.apply_hooks(&owner, &wish, &remembered, run).await?
         {
-            run.book.update(key, |row| {
-                row.state = ReleaseState::Failed;
-                row.message = Some(failed.text().to_owned());
-            });
-            rest = failed;
+            self.rests(run, key, held.clone());
+            rest = held;
         }
         let settled = rest.is_settled();
         let version = &planned.chart.chart.metadata;
@@ -305,6 +361,39 @@ impl<K: Model> Session<K> {
         Some(if settled { Outcome::Kept } else { Outcome::Rests(rest) })
     }
 
+    /// A release that is suspended by itself: an operation that is under way stops where nothing is half done.
+    async fn suspend_one(
+        &self,
+        key: &Key,
+        spec: crds::helm::HelmReleaseSpec,
+        entry: &SuspendedRelease,
+        remembered: &Remembered,
+        run: &Run<'_, K>,
+    ) -> Option<Outcome> {
+        let row = run.book.row(key);
+        let is_progressing = |row: &ReleaseRow| row.state == ReleaseState::Progressing;
+        if remembered.drive.under_way() == Some(true) || row.as_ref().is_some_and(is_progressing) {
+            let made = self.wish(run, key, spec, None, row.as_ref(), (true, false));
+            let (wish, made) = match made {
+                Ok(made) => made,
+                Err(rest) => return Some(self.rests(run, key, rest)),
+            };
+            let owner = Arc::new(self.owner(run, key, made));
+            let rest = self.drive(run, &owner, &wish, remembered).await?;
+            if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED) {
+                return Some(Outcome::Rests(rest));
+            }
+        }
+        remembered.target.watcher().release_objects(&remembered.node);
+        remembered.set_last(None);
+        run.book.update(key, |row| {
+            row.state = ReleaseState::Suspended;
+            row.message = Some(told(entry));
+        });
+        let is_there = row.is_some_and(|row| row.digest.is_some());
+        Some(Outcome::Suspended { is_there })
+    }
+
     /// How a release was left, if nothing can have changed since.
     fn unchanged(
         &self,
@@ -315,6 +404,11 @@ impl<K: Model> Session<K> {
         match &last.rest {
             Rest::Settled(..) => target.watcher().is_calm(node).then_some(Outcome::Kept),
             Rest::Stalled(..) => Some(Outcome::Rests(last.rest.clone())),
+            // Windows open without a change of what is wished for.
+            Rest::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
+                let is_closed = self.is_closed(run.object);
+                is_closed.then(|| Outcome::Rests(last.rest.clone()))
+            }
             rest => {
                 let due = rest.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
                 (!due).then(|| Outcome::Rests(rest.clone()))
@@ -323,7 +417,7 @@ impl<K: Model> Session<K> {
     }
 
     /// What is wished for a release: of a plan, or that it stops or goes.
-    fn wish(
+    pub(super) fn wish(
         &self,
         run: &Run<'_, K>,
         key: &Key,
@@ -349,7 +443,12 @@ impl<K: Model> Session<K> {
         };
         let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
         let wish = Wish {
-            desired: Desired { gates: self.gates(run.object), origin, ..desired },
+            desired: Desired {
+                gates: self.gates(run.object),
+                origin,
+                kube_context: key.context.clone(),
+                ..desired
+            },
             options,
             values: planned.map(|planned| planned.values.clone()).unwrap_or_default(),
             chart: planned.map(|planned| planned.chart.clone()),
@@ -361,27 +460,36 @@ impl<K: Model> Session<K> {
         Ok((Arc::new(wish), object))
     }
 
-    /// Does for a release what the machine says until it rests, and writes down how it is; nothing where the Helmfile
-    /// changed meanwhile.
-    async fn drive(
-        &self,
-        run: &Run<'_, K>,
-        (key, hooks): (&Key, &Arc<[ManifestHook]>),
-        wish: Arc<Wish>,
-        object: HelmRelease,
-        remembered: &Remembered,
-    ) -> Option<Rest> {
-        let owner = Arc::new(ReleaseOwner {
+    /// A Helmfile as the owner of a release without hooks, for which this asks.
+    pub(super) fn owner(&self, run: &Run<'_, K>, key: &Key, asks: HelmRelease) -> ReleaseOwner<K> {
+        ReleaseOwner {
             book: run.book.clone(),
             key: key.clone(),
-            release: Mutex::new(Arc::new(object)),
-            hooks: hooks.clone(),
+            release: Mutex::new(Arc::new(asks)),
+            namesakes: Vec::new(),
+            hooks: Arc::default(),
+            timeout: run.timeouts.timeout,
+            secrets: run.secrets.clone(),
             has_begun: AtomicBool::new(false),
-        });
-        let at = (&remembered.target, &remembered.node);
-        let driven = drive::drive(&self.context, at, &owner, &wish, &remembered.drive).await;
+        }
+    }
+
+    /// Does for a release what the machine says until it rests, and writes down how it is; nothing where the Helmfile
+    /// changed meanwhile.
+    pub(super) async fn drive(
+        &self,
+        run: &Run<'_, K>,
+        owner: &Arc<ReleaseOwner<K>>,
+        wish: &Arc<Wish>,
+        remembered: &Remembered,
+    ) -> Option<Rest> {
+        let (key, at) = (&owner.key, (&remembered.target, &remembered.node));
+        let driven = drive::drive(&self.context, at, owner, wish, &remembered.drive).await;
         remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
         let driven = driven?;
+        if driven.is_unanswered {
+            run.silent.note(&remembered.target, &driven.rest);
+        }
         let object = owner.release();
         let said = report::report(
             &object,
@@ -412,114 +520,46 @@ impl<K: Model> Session<K> {
     }
 
     /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, which there
-    /// need not have been.
+    /// need not have been. Nothing where the Helmfile changed meanwhile.
     async fn apply_hooks(
         &self,
-        planned: &PlannedRelease,
-        (target, remembered): (&Arc<Target>, &Remembered),
+        owner: &ReleaseOwner<K>,
+        wish: &Wish,
+        remembered: &Remembered,
         run: &Run<'_, K>,
-    ) -> Result<(), Rest> {
-        if planned.hooks.is_empty() {
-            return Ok(());
+    ) -> Option<Result<(), Rest>> {
+        if owner.hooks.all.is_empty() {
+            return Some(Ok(()));
+        }
+        if self.is_closed(run.object) {
+            let again = Wake::at(self.in_future(run.timeouts.interval));
+            let text = "manifests of hooks wait until a window opens".to_owned();
+            return Some(Err(Rest::Blocked(reconcile::reason::WINDOW_CLOSED, text, again)));
         }
         // Known until the process ends: after that, they are applied once more.
-        let has_begun = remembered.has_begun.load(Ordering::Relaxed);
-        let hooks = planned.hooks.iter().filter(|it| it.when == When::After || !has_begun);
+        let moments = match remembered.has_begun.load(Ordering::Relaxed) {
+            true => [When::After].as_slice(),
+            false => &[When::Before, When::After],
+        };
+        let target = &remembered.target;
         let permit = target.applying().run_permit(&self.node.namespace).await;
-        let (context, namespace) = (&*self.context, &planned.key.namespace);
-        let at = At { context, target, permit: &permit, namespace };
-        match at.apply(hooks).await? {
-            None => {
+        match owner.apply_hooks(moments, (target, &permit), &wish.desired).await {
+            Ok(Ended::Applied) => {
                 remembered.has_begun.store(false, Ordering::Relaxed);
-                Ok(())
+                Some(Ok(()))
             }
-            Some(text) => {
+            Ok(Ended::Refused(text)) => {
                 let again = self.in_future(run.timeouts.retry);
-                Err(Rest::Failed(RELEASE_FAILED, run.secrets.mask(&text), Wake::at(again)))
+                Some(Err(Rest::Failed(RELEASE_FAILED, text, Wake::at(again))))
             }
+            Ok(Ended::Overtaken) => None,
+            Err(rest) => Some(Err(rest)),
         }
     }
 
-    /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
-    /// in the answer.
-    pub(super) async fn stop_all(&self, run: &Run<'_, K>) -> Option<Outcomes> {
-        let rows = run.book.rows();
-        let open: Vec<Key> = rows.iter().filter(|row| is_under_way(row)).map(Key::of).collect();
-        let mut outcomes = Outcomes::new();
-        for key in open {
-            // Nothing goes on where nobody can reach.
-            let Some(target) = run.places.find(&key) else { continue };
-            let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
-            let row = run.book.row(&key);
-            let made = self.wish(run, &key, spec, None, row.as_ref(), (true, false));
-            let (wish, object) = match made {
-                Ok(made) => made,
-                Err(rest) => {
-                    outcomes.insert(key, Outcome::Rests(rest));
-                    continue;
-                }
-            };
-            let remembered = self.remembered(&key, target);
-            let none = Arc::default();
-            let rest = self.drive(run, (&key, &none), wish, object, &remembered).await?;
-            if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED) {
-                outcomes.insert(key, Outcome::Rests(rest));
-            }
-        }
-        Some(outcomes)
-    }
-
-    /// Uninstalls releases, those that others need after these; nothing where the Helmfile changed meanwhile. What is not
-    /// gone yet is in the answer.
-    pub(super) async fn uninstall(&self, leaving: &[Key], run: &Run<'_, K>) -> Option<Outcomes> {
-        for key in leaving {
-            run.book.update(key, |row| row.state = ReleaseState::Uninstalling);
-        }
-        let mut outcomes = Outcomes::new();
-        let mut left: BTreeSet<Key> = leaving.iter().cloned().collect();
-        loop {
-            let rows = run.book.rows();
-            let needed = |key: &Key| {
-                let id = key.to_string();
-                rows.iter()
-                    .any(|row| row.needs.contains(&id) && leaving.iter().any(|it| it.is_of(row)))
-            };
-            let ready: Vec<Key> =
-                left.iter().filter(|key| !needed(key)).take(AT_ONCE).cloned().collect();
-            if ready.is_empty() {
-                let waits = |key: Key| (key, Outcome::Waits(Vec::new()));
-                outcomes.extend(left.into_iter().map(waits));
-                return Some(outcomes);
-            }
-            let gone =
-                ready.iter().map(|key| async move { (key, self.uninstall_one(key, run).await) });
-            for (key, rest) in futures::future::join_all(gone).await {
-                left.remove(key);
-                match rest? {
-                    Rest::Settled(..) => {
-                        run.book.remove(key);
-                        self.forget(key);
-                    }
-                    rest => drop(outcomes.insert(key.clone(), Outcome::Rests(rest))),
-                }
-            }
-        }
-    }
-
-    async fn uninstall_one(&self, key: &Key, run: &Run<'_, K>) -> Option<Rest> {
-        let spec = request::spec(run.spec, key, &request::unplanned(), run.timeouts);
-        let row = run.book.row(key);
-        let made = self.wish(run, key, spec, None, row.as_ref(), (false, true));
-        let (wish, object) = match made {
-            Ok(made) => made,
-            Err(rest) => return Some(rest),
-        };
-        let target = match run.places.of(key) {
-            Ok(target) => target,
-            Err(rest) => return Some(rest),
-        };
-        let remembered = self.remembered(key, target);
-        self.drive(run, (key, &Arc::default()), wish, object, &remembered).await
+    /// Whether the windows of the object are closed now.
+    fn is_closed(&self, object: &K) -> bool {
+        self.gates(object).closes.is_some_and(|at| at <= jiff::Timestamp::now())
     }
 
     /// What holds releases at their phases: windows.
@@ -555,4 +595,42 @@ fn told(entry: &SuspendedRelease) -> String {
         text.push_str(&format!(": {reason}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_a_cluster_take_the_slots_of_no_other() {
+        let mut slots = Slots::default();
+        let taken = (0..100).filter(|_| slots.take(Id::Place("dead"))).count();
+        assert_eq!(taken, AT_ONCE);
+        assert!(slots.take(Id::Context("dead")));
+        slots.give_back(Id::Place("dead"));
+        assert!(slots.take(Id::Place("dead")) && !slots.take(Id::Place("dead")));
+    }
+
+    #[test]
+    fn a_suspension_is_of_a_name_a_namespace_and_a_context() {
+        let now = Time::UNIX_EPOCH;
+        let key = |context: &str| Key {
+            context: context.to_owned(),
+            namespace: "n".to_owned(),
+            name: "db".to_owned(),
+        };
+        let suspended = |entry: serde_json::Value| {
+            let spec = serde_json::json!({"interval": "1m", "suspendedReleases": [entry]});
+            let spec: HelmfileSpec = serde_json::from_value(spec).unwrap();
+            ["", "east"].map(|context| suspension(&spec, &key(context), now).is_some())
+        };
+        assert_eq!(suspended(serde_json::json!({"name": "db"})), [true, true]);
+        let of =
+            |context: &str| suspended(serde_json::json!({"name": "db", "kubeContext": context}));
+        assert_eq!(of("east"), [false, true]);
+        assert_eq!(of(""), [true, false]);
+        assert_eq!(of("west"), [false, false]);
+        let elsewhere = serde_json::json!({"name": "db", "namespace": "m", "kubeContext": "east"});
+        assert_eq!(suspended(elsewhere), [false, false]);
+    }
 }

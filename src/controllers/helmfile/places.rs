@@ -2,37 +2,76 @@
 //!
 //! Elsewhere: what a cluster is to those who apply there (`target`), which release names which (`plan.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crds::helmfile::HelmfileSpec;
+use crds::helmfile::{HelmfileSpec, ReleaseRow};
+use futures::stream::{self, StreamExt as _};
 use reconcile::{Rest, Wake, reason};
 
-use super::finalize::left_behind;
 use super::model::Model;
 use super::plan::{Key, Planned};
 use super::{HELMFILE_ERROR, Session};
 use crate::cluster::ClusterError;
+use crate::controllers::applier::finalize::Found;
 use crate::controllers::context::Context;
 use crate::controllers::reference::References;
 use crate::controllers::target::{Target, Wanted};
 use crate::controllers::unsupported::unsupported_text;
 
+/// How many Secrets of contexts are read at a time.
+const AT_ONCE: usize = 8;
+
+/// The clusters of contexts by their names, or why one of them cannot be used: then its own releases fail, and no others.
+pub(super) type Contexts = BTreeMap<String, Result<Arc<Target>, Rest>>;
+
 /// See the module: by the names of contexts, of which that of the spec's own cluster is empty.
 #[derive(Default)]
-pub(super) struct Places(BTreeMap<String, Arc<Target>>);
+pub(super) struct Places(Contexts);
+
+/// See [`Places::id`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Id<'p> {
+    /// [`Target::place`].
+    Place(&'p str),
+    /// The name of a context whose cluster cannot be used.
+    Context(&'p str),
+}
 
 impl Places {
     /// The cluster of a spec and those of its contexts.
-    pub(super) fn new(own: &Arc<Target>, contexts: &BTreeMap<String, Arc<Target>>) -> Self {
+    pub(super) fn new(own: &Arc<Target>, contexts: &Contexts) -> Self {
         let mut all = contexts.clone();
-        all.insert(String::new(), own.clone());
+        all.insert(String::new(), Ok(own.clone()));
         Self(all)
     }
 
-    /// Where a release is; nothing where the spec no longer names its context.
-    pub(super) fn find(&self, key: &Key) -> Option<&Arc<Target>> {
-        self.0.get(&key.context)
+    /// Where a release is.
+    ///
+    /// # Errors
+    /// The spec does not name its context, or the cluster cannot be used.
+    pub(super) fn of(&self, key: &Key) -> Result<&Arc<Target>, Rest> {
+        match self.0.get(&key.context) {
+            Some(Ok(target)) => Ok(target),
+            Some(Err(rest)) => Err(rest.clone()),
+            None => {
+                let text = undeclared(&key.context);
+                Err(Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()))
+            }
+        }
+    }
+
+    /// Whether the spec names the cluster of a release, whether or not it can be used.
+    pub(super) fn names(&self, key: &Key) -> bool {
+        self.0.contains_key(&key.context)
+    }
+
+    /// What tells the cluster of a release from others, as far as that is known.
+    pub(super) fn id<'p>(&'p self, key: &'p Key) -> Id<'p> {
+        match self.0.get(&key.context) {
+            Some(Ok(target)) => Id::Place(target.place()),
+            Some(Err(_)) | None => Id::Context(&key.context),
+        }
     }
 
     /// Checks that no two releases of a plan have the same records: the same namespace and name by one kubeconfig.
@@ -42,7 +81,7 @@ impl Places {
     pub(super) fn check_apart(&self, planned: &Planned) -> Result<(), Rest> {
         let mut known = BTreeMap::new();
         for key in planned.releases.iter().map(|it| &it.key) {
-            let Some(target) = self.find(key) else { continue };
+            let Ok(target) = self.of(key) else { continue };
             if let Some(other) = known.insert((target.place(), &key.namespace, &key.name), key) {
                 let text = format!(
                     "releases {other} and {key} are one, because both contexts have the same kubeconfig: remove one of \
@@ -52,17 +91,6 @@ impl Places {
             }
         }
         Ok(())
-    }
-
-    /// Where a release is.
-    ///
-    /// # Errors
-    /// The spec does not name its context.
-    pub(super) fn of(&self, key: &Key) -> Result<&Arc<Target>, Rest> {
-        self.find(key).ok_or_else(|| {
-            let text = undeclared(&key.context);
-            Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default())
-        })
     }
 }
 
@@ -81,6 +109,11 @@ fn field(context: &str) -> String {
 /// Checks what of `kubeContexts` can be checked without the cluster.
 pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
     for (context, named) in &spec.kube_contexts {
+        if context.is_empty() {
+            let text = "spec.kubeContexts: the name of a context is empty; releases without a kubeContext are in the \
+                        cluster of spec.kubeConfig";
+            return Err(Rest::Stalled(HELMFILE_ERROR, text.to_owned()));
+        }
         if named.secret_ref.is_none() {
             let text = unsupported_text(&[&format!("{}.configMapRef", field(context))]);
             return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
@@ -89,65 +122,120 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
     Ok(())
 }
 
-/// The clusters that contexts name, or why one cannot be used. The Secrets are among the references then.
+/// The clusters of those contexts of a spec that are in use. The Secrets are among the references then.
 pub(super) async fn contexts(
     context: &Context,
     spec: &HelmfileSpec,
     own: &Wanted<'_>,
+    in_use: &BTreeSet<String>,
     references: &mut References,
-) -> BTreeMap<String, Result<Arc<Target>, Rest>> {
-    let mut all = BTreeMap::new();
-    for (name, named) in &spec.kube_contexts {
-        let field = field(name);
-        let target = context.targets.of(&own.at(named, &field), references).await;
-        all.insert(name.clone(), target);
+) -> Contexts {
+    let named = spec.kube_contexts.iter().filter(|(name, _)| in_use.contains(*name));
+    let read = named.map(|(name, named)| async move {
+        let mut references = References::new(&context.watcher);
+        let target = context.targets.of(&own.at(named, &field(name)), &mut references).await;
+        (name.clone(), target, references)
+    });
+    let read: Vec<_> = read.collect();
+    let read: Vec<_> = stream::iter(read).buffered(AT_ONCE).collect().await;
+    let mut all = Contexts::new();
+    for (name, target, read) in read {
+        references.join(read);
+        all.insert(name, target);
     }
     all
 }
 
+/// The contexts of rows.
+pub(super) fn of_rows(rows: &[ReleaseRow]) -> BTreeSet<String> {
+    rows.iter().map(|row| row.kube_context.clone()).collect()
+}
+
 impl<K: Model> Session<K> {
-    /// The clusters that can be used now, for what has to come to an end there.
+    /// The clusters of the rows, for what has to come to an end there.
     pub(super) async fn usable_places(&self, object: &K, spec: &HelmfileSpec) -> Places {
         // All of it is watched before any of it is missed.
         let mut references = References::new(&self.context.watcher);
         let wanted = self.wanted(object);
         let own = self.context.targets.of(&wanted, &mut references).await;
-        let contexts = contexts(&self.context, spec, &wanted, &mut references).await;
+        let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
+        let in_use = of_rows(rows);
+        let mut all = contexts(&self.context, spec, &wanted, &in_use, &mut references).await;
         references.watch(&self.node);
-        let all = contexts.into_iter().chain([(String::new(), own)]);
-        Places(all.filter_map(|(name, target)| Some((name, target.ok()?))).collect())
+        all.insert(String::new(), own);
+        Places(all)
     }
 
-    /// The clusters in which the releases of a deleted Helmfile are uninstalled. A cluster whose kubeconfig or ServiceAccount
-    /// no longer exists is left out, and an event says so.
+    /// The clusters in which the releases of a deleted Helmfile are uninstalled. Those in which nobody can uninstall them any
+    /// more are left out: what is missing, by the name of the context.
+    ///
+    /// # Errors
+    /// windlass's own cluster could not be asked.
     pub(super) async fn finalize_places(
         &self,
         object: &Arc<K>,
         spec: &HelmfileSpec,
-        releases: &[Key],
-    ) -> Result<Result<Places, Rest>, ClusterError> {
-        let mut places = Places::default();
-        let mut names: Vec<&str> = releases.iter().map(|key| key.context.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
+        in_use: &BTreeSet<String>,
+    ) -> Result<(Places, BTreeMap<String, String>), ClusterError> {
+        let (mut places, mut gone) = (Places::default(), BTreeMap::new());
+        let mut references = References::new(&self.context.watcher);
         let own = self.wanted(&**object);
-        for name in names {
+        for name in in_use {
             let field = field(name);
             let wanted = match spec.kube_contexts.get(name) {
                 _ if name.is_empty() => own,
                 Some(named) => own.at(named, &field),
                 None => {
-                    let event = left_behind(&format!("`{name}` of spec.kubeContexts"));
-                    self.context.events.announce(&**object, K::CONTROLLER, event);
+                    gone.insert(name.clone(), format!("`{name}` of spec.kubeContexts"));
                     continue;
                 }
             };
-            match self.finalize_target_of(object, &wanted).await? {
-                Ok(Some(target)) => drop(places.0.insert(name.to_owned(), target)),
-                Ok(None) => {}
-                Err(rest) => return Ok(Err(rest)),
-            }
+            let place = match self.finalize_target_of(&wanted, &mut references).await? {
+                Found::There(target) => Ok(target),
+                Found::Unusable(rest) => Err(rest),
+                Found::Gone(what) => {
+                    gone.insert(name.clone(), what);
+                    continue;
+                }
+            };
+            places.0.insert(name.clone(), place);
         }
-        Ok(Ok(places))
+        references.watch(&self.node);
+        Ok((places, gone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_context_has_a_name_and_a_secret() {
+        let spec = |contexts: serde_json::Value| -> HelmfileSpec {
+            serde_json::from_value(json!({"interval": "1m", "kubeContexts": contexts})).unwrap()
+        };
+        let told = |contexts| check(&spec(contexts)).map_err(|rest| rest.text().to_owned());
+        assert_eq!(told(json!({"east": {"secretRef": {"name": "east"}}})), Ok(()));
+        let unnamed = told(json!({"": {"secretRef": {"name": "east"}}})).unwrap_err();
+        assert!(unnamed.contains("name of a context is empty"), "{unnamed}");
+        let other = told(json!({"east": {"configMapRef": {"name": "east"}}})).unwrap_err();
+        assert!(other.contains("spec.kubeContexts[\"east\"].configMapRef"), "{other}");
+    }
+
+    #[test]
+    fn a_cluster_that_cannot_be_used_is_told_from_one_that_is_not_named() {
+        let rest = Rest::Failed(HELMFILE_ERROR, "broken".to_owned(), Wake::default());
+        let places = Places(Contexts::from([("east".to_owned(), Err(rest.clone()))]));
+        let key = |context: &str| Key {
+            context: context.to_owned(),
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+        };
+        assert!(places.names(&key("east")) && !places.names(&key("west")));
+        assert_eq!(places.of(&key("east")).err(), Some(rest));
+        let undeclared = places.of(&key("west")).err().unwrap();
+        assert!(undeclared.text().contains("`west` is not declared"), "{}", undeclared.text());
     }
 }

@@ -16,14 +16,14 @@ use helm::env::Env;
 use helm::render::{Mode, Release};
 use helm::template::{Request, render, text};
 use helmfile::{
-    Chart, Helm, ManifestHook, Operation, Options, Plan, Purpose, Rendering, Settings, Template,
-    Unwanted, World,
+    Chart, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template, Unwanted, World,
 };
 use sha2::{Digest as _, Sha256};
 use tree::{Entry, Files as _, Memory, RelPath};
 
 use super::fetching::{Fetching, Reaching};
 use super::files::Beside;
+use super::hooks::Hooks;
 use super::places::undeclared;
 use super::values;
 use crate::cluster::capabilities::Served;
@@ -58,6 +58,11 @@ impl Key {
             namespace: row.namespace.clone(),
             name: row.name.clone(),
         }
+    }
+
+    /// Whether another release has the same namespace and name.
+    pub(super) fn is_namesake(&self, of: &Self) -> bool {
+        (&self.namespace, &self.name) == (&of.namespace, &of.name) && self.context != of.context
     }
 
     /// Whether a row is of this release.
@@ -111,7 +116,7 @@ pub(super) struct PlannedRelease {
     pub(super) values_digest: String,
     pub(super) operation: Operation,
     /// What its hooks apply.
-    pub(super) hooks: Arc<[ManifestHook]>,
+    pub(super) hooks: Arc<Hooks>,
     pub(super) skips_schema: bool,
     /// The number of its helmfile: those before it come first, as helmfile does it.
     pub(super) helmfile: usize,
@@ -122,6 +127,14 @@ impl Planned {
     pub(super) fn needs_of<'p>(&'p self, release: &'p PlannedRelease) -> Vec<&'p Key> {
         let before = self.releases.iter().filter(|it| it.helmfile < release.helmfile);
         release.needs.iter().chain(before.map(|it| &it.key)).collect()
+    }
+}
+
+impl Planned {
+    /// Other releases with the namespace and name of one: each has a context of its own.
+    pub(super) fn namesakes<'p>(&'p self, key: &'p Key) -> impl Iterator<Item = &'p Key> {
+        let keys = self.releases.iter().map(|it| &it.key);
+        keys.filter(move |it| it.is_namesake(key))
     }
 }
 
@@ -258,7 +271,7 @@ fn releases(
             values,
             values_digest,
             operation: release.operation.clone(),
-            hooks: release.hooks.clone().into(),
+            hooks: Arc::new(Hooks::new(release.hooks.clone())),
             skips_schema: more.skips_schema,
             helmfile: release.helmfile,
         });

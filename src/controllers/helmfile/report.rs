@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crds::Status as _;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
+use reconcile::depends_on;
 use reconcile::{Conditions, Reason, Rest, Status, Time, Wake, reason};
 
 use super::keep::{Outcome, Outcomes};
@@ -222,21 +223,15 @@ pub(super) fn release_not_ready<K: Model>(object: &K, release: &str) -> Option<S
         return Some("the latest generation of its Helmfile has not been reconciled".to_owned());
     }
     let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
-    let is_it = |row: &&ReleaseRow| {
-        let key = Key::of(row);
-        row.name == release
-            || key.to_string() == release
-            || Key { context: String::new(), ..key }.to_string() == release
+    let all = rows.iter().map(|row| (row, [&*row.kube_context, &*row.namespace, &*row.name]));
+    let row = match depends_on::releases(release, all).as_slice() {
+        [] => return Some("the helmfile has no such release".to_owned()),
+        [(row, _)] => *row,
+        several => {
+            let names: Vec<String> = several.iter().map(|(_, name)| name.clone()).collect();
+            return Some(format!("it may be one of several releases: name {}", named(&names)));
+        }
     };
-    let mut rows = rows.iter().filter(is_it);
-    let Some(row) = rows.next() else {
-        return Some("the helmfile has no such release".to_owned());
-    };
-    if rows.next().is_some() {
-        return Some(format!(
-            "there are several releases {release}: name it NAMESPACE/NAME, or KUBECONTEXT/NAMESPACE/NAME"
-        ));
-    }
     if row.state == ReleaseState::Ready {
         return None;
     }

@@ -147,10 +147,9 @@ pub(super) fn kept(status: &HelmReleaseStatus) -> HelmReleaseStatus {
 /// A digest of all that a release is kept as at a place: while it stays the same there is nothing new to do.
 pub(super) fn digest(planned: &PlannedRelease, spec: &HelmReleaseSpec, place: &str) -> String {
     let spec = serde_json::to_vec(spec).unwrap_or_default();
-    let hooks = planned.hooks.iter().map(|hook| (&hook.name, &hook.manifests));
+    let hooks = &planned.hooks.digest;
     // In another cluster hooks have to apply what they name once more.
-    let hooks = serde_json::to_vec(&(place, hooks.collect::<Vec<_>>())).unwrap_or_default();
-    let hooks = (!planned.hooks.is_empty()).then_some(hooks.as_slice());
+    let hooks = (!hooks.is_empty()).then_some([place.as_bytes(), hooks.as_bytes()]);
     let skips = if planned.skips_schema { "skips the schema" } else { "" };
     let mut hash = Sha256::new();
     let parts = [
@@ -159,7 +158,7 @@ pub(super) fn digest(planned: &PlannedRelease, spec: &HelmReleaseSpec, place: &s
         skips.as_bytes(),
         spec.as_slice(),
     ];
-    for part in parts.into_iter().chain(hooks) {
+    for part in parts.into_iter().chain(hooks.into_iter().flatten()) {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }

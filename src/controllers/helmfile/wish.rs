@@ -1,7 +1,6 @@
 //! What a Helmfile asks for, checked and with its defaults.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crds::ConfigKind;
@@ -11,12 +10,14 @@ use crds::kustomize::DeletionPolicy;
 use objects::Masking;
 use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake};
 
+use super::places::Contexts;
+use super::plan::Planned;
 use super::{origin, places};
 use crate::controllers::context::Context;
 use crate::controllers::helm_release::values::{self, Values};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::reference::References;
-use crate::controllers::target::{Target, Wanted};
+use crate::controllers::target::Wanted;
 
 /// What `envFrom` names cannot be read.
 const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
@@ -81,20 +82,29 @@ pub(crate) struct Named {
     pub(super) variables: BTreeMap<String, String>,
     /// Strings of Secrets, which must not be told.
     pub(super) secrets: Masking,
-    /// The clusters of `kubeContexts`, by their names.
-    pub(super) contexts: BTreeMap<String, Arc<Target>>,
+    /// The clusters of those of `kubeContexts` that are in use.
+    pub(super) contexts: Contexts,
 }
 
-/// Reads what `valuesFrom`, `envFrom` and `kubeContexts` name.
+impl Named {
+    /// Whether a plan has a context that was not read.
+    pub(super) fn lacks_contexts_of(&self, planned: &Planned) -> bool {
+        let mut contexts = planned.releases.iter().map(|it| &it.key.context);
+        contexts.any(|it| !it.is_empty() && !self.contexts.contains_key(it))
+    }
+}
+
+/// Reads what `valuesFrom`, `envFrom` and those of `kubeContexts` name that are in use.
 pub(super) async fn read(
     context: &Context,
     spec: &HelmfileSpec,
     (namespace, name): (&str, &str),
+    in_use: &BTreeSet<String>,
     references: &mut References,
 ) -> Result<Named, Rest> {
     let (kube_config, account) = (spec.kube_config.as_ref(), spec.service_account_name.as_deref());
     let wanted = Wanted::new(&context.settings, namespace, kube_config, account);
-    let contexts = places::contexts(context, spec, &wanted, references).await;
+    let contexts = places::contexts(context, spec, &wanted, in_use, references).await;
     let variables = variables(spec, references, namespace).await;
     // State values are put together as those of a HelmRelease are.
     let mut like = HelmRelease::new(
@@ -110,8 +120,6 @@ pub(super) async fn read(
     let text = helm::values::yaml(&map)
         .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
     let (variables, hidden) = variables?;
-    let contexts = contexts.into_iter().map(|(name, target)| Ok((name, target?)));
-    let contexts = contexts.collect::<Result<_, Rest>>()?;
     Ok(Named { values: text.into(), variables, secrets: secrets.with(hidden), contexts })
 }
 

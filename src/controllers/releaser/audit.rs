@@ -11,9 +11,10 @@ use crds::release::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
+use reconcile::Node;
 use release::audit::{self as told, Cause, Made, Outcome, Span};
 use release::origin::Request;
-use release::{Action, Origin, Record};
+use release::{Action, Desired, Origin, Record};
 
 use super::Owner;
 use super::members::{self, POLICY};
@@ -89,6 +90,26 @@ pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
         .map(|at| Request { at: cut(at, 200), manager: manager_of_annotation(meta, REQUESTED_AT) });
     let generation = meta.generation.unwrap_or_default();
     Origin { generation, manager: manager_of_spec(meta), request, ..Origin::default() }
+}
+
+/// What an audit is about: an owner, and its release by name and namespace.
+pub(crate) fn subject(
+    owner: &Node,
+    desired: &Desired,
+    (name, namespace): (&str, &str),
+) -> AuditSubject {
+    AuditSubject {
+        group: owner.group.clone(),
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
+        uid: desired.owner.clone(),
+        generation: desired.generation,
+        release: Some(AuditRelease {
+            name: cut(name, 200),
+            namespace: cut(namespace, 200),
+            kube_context: cut(&desired.kube_context, 200),
+        }),
+    }
 }
 
 impl<O: Owner> World<O> {
@@ -172,18 +193,7 @@ impl<O: Owner> World<O> {
     }
 
     fn subject(&self, record: &Record) -> AuditSubject {
-        let (desired, whole) = (self.desired(), self.node.whole());
-        AuditSubject {
-            group: whole.group.clone(),
-            kind: whole.kind.clone(),
-            name: whole.name.clone(),
-            uid: desired.owner.clone(),
-            generation: desired.generation,
-            release: Some(AuditRelease {
-                name: cut(&record.name, 200),
-                namespace: cut(&record.namespace, 200),
-            }),
-        }
+        subject(&self.node.whole(), self.desired(), (&record.name, &record.namespace))
     }
 
     /// What an operation changed, by what its revisions say.

@@ -1,20 +1,58 @@
 //! CustomResourceDefinitions of a release: those of `crds/` and those among its objects, as the guard lets them be.
 //!
-//! Elsewhere: the guard itself (`crd_guard`), writing (`prepare`, `write`).
+//! Here, too: waiting until a kind is served. Elsewhere: the guard itself (`crd_guard`), writing (`prepare`, `write`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use objects::{Object, ObjectId};
 use reconcile::{Rest, Wake, reason};
 use release::{Action, Record};
+use serde_json::Value;
+use tokio::time::Instant;
 
 use super::members::{self, Member};
 use super::world::World;
 use super::{MANAGER, Owner};
-use crate::cluster::ClusterError;
+use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::claims::Mark;
 use crate::controllers::crd_guard::{self, Change, Guard, Removal};
 use crate::events::{Event, Severity};
+
+/// How often it is observed whether a kind is served.
+const POLL: Duration = Duration::from_millis(200);
+
+/// Waits until the kind of a definition is served; the inner error is that it is not by then.
+///
+/// # Errors
+/// The API server's refusal, and no answer.
+pub(crate) async fn established(
+    cluster: &Cluster,
+    definition: &Object,
+    until: Instant,
+) -> Result<Result<(), String>, ClusterError> {
+    let (name, began) = (definition.name(), Instant::now());
+    let group = name.split_once('.').map_or("", |(_, group)| group);
+    loop {
+        let resource = cluster.resource(&definition.gvk()).await?;
+        let live = cluster.get(&resource, "", name).await?;
+        let conditions = live.as_ref().and_then(|it| it.get("status")?.get("conditions"));
+        let is_established = conditions.and_then(Value::as_array).is_some_and(|all| {
+            all.iter().any(|it| it["type"] == "Established" && it["status"] == "True")
+        });
+        if is_established {
+            cluster.forget_group(group);
+            return Ok(Ok(()));
+        }
+        if Instant::now() >= until {
+            return Ok(Err(format!(
+                "CustomResourceDefinition {name} is not established after {} s",
+                began.elapsed().as_secs()
+            )));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
 
 impl<O: Owner> World<O> {
     pub(super) fn guard(&self) -> Guard<'_> {

@@ -76,6 +76,8 @@ pub(crate) struct Driven {
     pub(crate) running: Option<String>,
     /// Whether it waits for objects or a hook, so that a further run has nothing to do but observe them.
     pub(crate) is_waiting: bool,
+    /// Whether the API server did not answer, which holds for whatever else is done there.
+    pub(crate) is_unanswered: bool,
 }
 
 /// Does what the engine says until it rests; nothing where the owner changed meanwhile.
@@ -135,5 +137,6 @@ pub(crate) async fn drive<O: Owner>(
         let observation = Observation::again(before);
         memory.of().wait = Some(Wait { wished, observation, healthy, records });
     }
-    Some(Driven { rest, running: world.running(), is_waiting })
+    let is_unanswered = !rest.is_settled() && world.is_unanswered();
+    Some(Driven { rest, running: world.running(), is_waiting, is_unanswered })
 }

@@ -24,6 +24,7 @@ use release::journal::Action;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
+use super::definitions::established;
 use super::members::{self, Member, MemberError};
 use super::world::World;
 use super::{MANAGER, Owner};
@@ -35,9 +36,6 @@ use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// How long a CRD may take until its kind is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
-
-/// How often that is observed.
-const ESTABLISHED_POLL: Duration = Duration::from_millis(200);
 
 /// A revision before it has a record.
 pub(super) struct Prepared {
@@ -236,7 +234,10 @@ impl<O: Owner> World<O> {
         }
         let established = async {
             for object in &written {
-                self.established(object).await?;
+                let until = tokio::time::Instant::now() + ESTABLISHED_LIMIT;
+                let established = established(&self.target.cluster, object, until).await;
+                let established = established.map_err(|error| self.no_answer(&error))?;
+                established.map_err(Refusal::Told)?;
             }
             Ok(())
         };
@@ -265,36 +266,6 @@ impl<O: Owner> World<O> {
         let applied = cluster.apply(&resource, object, MANAGER, Write::Write).await;
         applied.map_err(|error| failed("apply", error))?;
         Ok(true)
-    }
-
-    /// Waits until a kind is served.
-    async fn established(&self, object: &Object) -> Result<(), Refusal> {
-        let (cluster, name) = (&self.target.cluster, object.name());
-        let until = tokio::time::Instant::now() + ESTABLISHED_LIMIT;
-        let group = name.split_once('.').map_or("", |(_, group)| group);
-        loop {
-            let resource = cluster.resource(&object.gvk()).await;
-            let live = match resource {
-                Ok(resource) => cluster.get(&resource, "", name).await,
-                Err(error) => Err(error),
-            };
-            let live = live.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
-            let conditions = live.as_ref().and_then(|it| it.get("status")?.get("conditions"));
-            let is_established = conditions.and_then(Value::as_array).is_some_and(|all| {
-                all.iter().any(|it| it["type"] == "Established" && it["status"] == "True")
-            });
-            if is_established {
-                cluster.forget_group(group);
-                return Ok(());
-            }
-            if tokio::time::Instant::now() >= until {
-                return Err(Refusal::Told(format!(
-                    "CustomResourceDefinition {name} is not established after {} s",
-                    ESTABLISHED_LIMIT.as_secs()
-                )));
-            }
-            tokio::time::sleep(ESTABLISHED_POLL).await;
-        }
     }
 
     /// Whether objects that are there already may become the release's.

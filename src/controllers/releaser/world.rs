@@ -61,6 +61,8 @@ pub(super) struct Known {
     pub(super) drifted: Vec<Drifted>,
     /// The spec is not what the run began with.
     outdated: bool,
+    /// A request had no answer.
+    is_unanswered: bool,
 }
 
 /// An object that drifted.
@@ -149,6 +151,11 @@ impl<O: Owner> World<O> {
         self.known().outdated
     }
 
+    /// Whether a request had no answer, so that the run ended.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.known().is_unanswered
+    }
+
     /// Where to watch what a rest waits for.
     pub(super) fn awaited(&self, wake: &Wake) -> Vec<Awaited> {
         let mut known = self.known();
@@ -183,6 +190,7 @@ impl<O: Owner> World<O> {
 
     /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
     pub(super) fn no_answer(&self, error: &ClusterError) -> Rest {
+        self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
         Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
     }
 
@@ -191,6 +199,8 @@ impl<O: Owner> World<O> {
     }
 
     fn not_stored(&self, error: &StorageError) -> Rest {
+        let is_unanswered = matches!(error, StorageError::Cluster(ClusterError::NoAnswer(_), _));
+        self.known().is_unanswered |= is_unanswered;
         let at = match error {
             // Whoever wrote it is at work, so there is something to see at once.
             StorageError::Conflict(_) => {
@@ -256,6 +266,7 @@ impl<O: Owner> World<O> {
         Journal {
             id: String::new(),
             owner: desired.owner.clone(),
+            kube_context: desired.kube_context.clone(),
             action: Action::Upgrade,
             inputs: desired.inputs.clone(),
             base: Some(record.version),
@@ -296,16 +307,17 @@ impl<O: Owner> World<O> {
     fn unclaimed(&self, revisions: &Revisions) -> Result<(), Rest> {
         let desired = self.desired();
         let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
-        let uid = last.journal.as_ref().map(|journal| journal.owner.as_str());
+        let journal = last.journal.as_ref();
         let known = self.owner.status();
         // Of what nobody here has operated on, the status of its owner says whose it is.
-        let is_ours = match uid {
-            Some(uid) => uid == desired.owner,
+        let is_ours = match journal {
+            Some(journal) => desired.owns(journal),
             None => snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record)),
         };
-        let rival = if is_ours { None } else { self.owner.rival(uid, &last.record) };
+        let rival = if is_ours { None } else { self.owner.rival(journal, &last.record) };
         let Some((node, text)) = rival else { return Ok(()) };
-        Err(Rest::Blocked(words::STATE_ERROR, text, Wake::on([node]).and_at(self.soon_again())))
+        let wake = Wake::on(node).and_at(self.soon_again());
+        Err(Rest::Blocked(words::STATE_ERROR, text, wake))
     }
 
     pub(super) fn soon_again(&self) -> Time {
@@ -326,7 +338,7 @@ impl<O: Owner> World<O> {
         let known = self.known();
         let journal = known.revisions.last()?.journal.as_ref()?;
         let timeout = Duration::from_millis(journal.plan.timeout_ms);
-        let is_open = journal.owner == self.desired().owner && journal.is_open();
+        let is_open = self.desired().owns(journal) && journal.is_open();
         is_open.then(|| running_text(journal.action, timeout))
     }
 
@@ -401,7 +413,10 @@ impl<O: Owner> World<O> {
             Step::Prepare { action, version, .. } => {
                 let base = self.known().revisions.current().map(|it| it.record.clone());
                 let base = base.filter(|_| *action == Action::Upgrade);
-                let refused = self.owner.before(&self.target, &self.permit).await?;
+                let refused = self.owner.before(&self.target, &self.permit, self.desired()).await?;
+                if self.owner.is_overtaken(self.desired()) {
+                    return Err(self.overtaken());
+                }
                 let prepared = match refused {
                     Some(text) => Err(text),
                     None => self.prepare(*action, *version, base).await?,
@@ -470,7 +485,7 @@ impl<O: Owner> reconcile::World<Release> for World<O> {
         }
         self.unclaimed(&revisions)?;
         let status = self.owner.status();
-        self.known().under_way = Some(is_under_way(&desired.owner, &status, &revisions));
+        self.known().under_way = Some(is_under_way(desired.identity(), &status, &revisions));
         self.known().revisions = revisions.clone();
         let last = revisions.last();
         let (mut live, mut drift) = (Live::default(), None);

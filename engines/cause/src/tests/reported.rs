@@ -146,6 +146,20 @@ fn what_the_annotation_names_is_a_dependency() {
     let line =
         "Kustomization/apps/app is not ready: Helmfile/apps/all: release web is Waiting: needs db";
     expect(&why, State::NotReady, Problem::Dependency, "Helmfile/all", line);
+    // The full name of a release is that of one cluster only; a short one may be of several.
+    let rows = json!({"status": {"releases": [
+        {"name": "db", "namespace": "n", "kubeContext": "x/east", "state": "Failed"},
+        {"name": "db", "namespace": "n", "state": "Ready"}]}});
+    for (release, text) in [
+        ("x/east/n/db", "release x/east/n/db is Failed"),
+        ("db", "release db may be one of several: x/east/n/db, n/db"),
+    ] {
+        let helmfile = with("Helmfile/all", &[&ready(), &rows]);
+        let annotation = format!("Helmfile/all#n/db,Helmfile/all#{release}");
+        let why = Cluster::of(&[app(&annotation), helmfile, source()]).why("Kustomization/app");
+        let line = format!("Kustomization/apps/app is not ready: Helmfile/apps/all: {text}");
+        expect(&why, State::NotReady, Problem::Dependency, "Helmfile/all", &line);
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn journal(action: Action, origin: Origin) -> Journal {
     Journal {
         id: "web.v2.0".to_owned(),
         owner: "uid".to_owned(),
+        kube_context: String::new(),
         action,
         inputs: String::new(),
         base: Some(1),

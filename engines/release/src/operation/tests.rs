@@ -14,6 +14,7 @@ fn journal(action: Action) -> Journal {
     Journal {
         id: operation_id("web", 1, action, "", now),
         owner: String::new(),
+        kube_context: String::new(),
         action,
         inputs: String::new(),
         base: None,

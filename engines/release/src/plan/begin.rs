@@ -121,6 +121,7 @@ impl Run<'_> {
         Journal {
             id: operation_id(name, version, action, &desired.inputs, now),
             owner: desired.owner.clone(),
+            kube_context: desired.kube_context.clone(),
             action,
             inputs: desired.inputs.clone(),
             base,

@@ -1,6 +1,8 @@
 //! Whole lives of releases, on a cluster in memory: what is done in which order, what is said of it, and that a crash at
 //! any step changes nothing of it.
 
+mod others;
+
 use std::time::Duration;
 
 use expect_test::{Expect, expect};

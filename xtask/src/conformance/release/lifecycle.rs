@@ -334,6 +334,7 @@ fn journal(action: Action, plan: Plan) -> Journal {
     Journal {
         id: "r.v1.0".to_owned(),
         owner: String::new(),
+        kube_context: String::new(),
         action,
         inputs: String::new(),
         base: None,

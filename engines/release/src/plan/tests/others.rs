@@ -1,0 +1,75 @@
+//! Releases in the place of the known one: of other owners, of other contexts of the same owner, of the stock helm.
+
+use super::*;
+
+/// A settled release whose last record has another journal or was written by somebody else, and is to be removed.
+fn removed(change: impl Fn(&mut Record, &mut Option<Journal>)) -> World {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    let began = Time::from_second(1_800_000_000).unwrap();
+    world.status.history.iter_mut().for_each(|known| known.first_deployed = Some(began));
+    for (record, journal) in world.records.values_mut() {
+        change(record, journal);
+    }
+    world.desired.deleted = true;
+    world.log.clear();
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{rest:?}");
+    world
+}
+
+#[test]
+fn a_release_in_the_place_of_the_known_one_is_not_uninstalled() {
+    let later = |record: &mut Record| {
+        let at = Time::from_second(1_900_000_000).unwrap();
+        record.info.first_deployed = Some(at.into());
+        record.info.last_deployed = Some(at.into());
+    };
+    let of = |owner: &str, kube_context: &str, journal: &mut Option<Journal>| {
+        let journal = journal.as_mut().unwrap();
+        (journal.owner, journal.kube_context) = (owner.to_owned(), kube_context.to_owned());
+    };
+    // Of another owner, of another context of the same owner, and of the stock helm.
+    for world in [
+        removed(|record, journal| {
+            later(record);
+            of("other", "", journal);
+        }),
+        removed(|record, journal| {
+            later(record);
+            of("uid", "east", journal);
+        }),
+        removed(|record, journal| {
+            later(record);
+            *journal = None;
+        }),
+    ] {
+        assert!(world.applied.is_some() && world.records.len() == 1, "{:?}", world.log);
+        let told = world.events.iter().filter(|it| it.contains("is not uninstalled")).count();
+        assert_eq!(told, 1, "{:?}", world.events);
+        assert!(world.status.history.is_empty(), "{:?}", world.status);
+    }
+    // What was adopted as it is, and what somebody upgraded, is the known one.
+    for world in [
+        removed(|_, journal| of("former", "", journal)),
+        removed(|record, journal| {
+            let at = Time::from_second(1_900_000_000).unwrap();
+            record.info.last_deployed = Some(at.into());
+            *journal = None;
+        }),
+    ] {
+        assert!(world.records.is_empty(), "{:?}", world.log);
+    }
+}
+
+#[test]
+fn an_operation_of_another_context_is_not_taken_for_an_own_one() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.slow.insert("ready".to_owned());
+    world.run();
+    let journal = world.records[&1].1.clone().unwrap();
+    assert!(journal.is_open() && world.desired.owns(&journal));
+    world.desired.kube_context = "east".to_owned();
+    assert!(!world.desired.owns(&journal));
+    assert!(!is_under_way(world.desired.identity(), &world.status, &world.revisions()));
+}
