@@ -204,7 +204,7 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
         "Helmfile",
         "kubeContexts{}.secretRef",
         Secret,
-        r#"{"kubeContexts": {"east": {"secretRef": {"name": "NAME", "key": "a"}}}}"#,
+        r#"{"path": "east", "kubeContexts": {"east": {"secretRef": {"name": "NAME", "key": "a"}}}}"#,
     ),
     ("Helmfile", "serviceAccountName", Account, r#"{"serviceAccountName": "NAME"}"#),
     (
@@ -552,6 +552,7 @@ fn files() -> Vec<(&'static str, String)> {
     let more = [
         ("deploy/map.yaml", config_map("of-deploy", "1")),
         ("shop/helmfile.yaml", helmfile.to_owned()),
+        ("east/helmfile.yaml", helmfile.replace("{name", "{kubeContext: east, name")),
     ];
     files.into_iter().chain(more).collect()
 }

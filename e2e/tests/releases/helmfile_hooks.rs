@@ -2,13 +2,14 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{SOON, condition};
-use e2e::harness::manifests::config_map;
-use e2e::harness::release::CONFIG;
+use e2e::harness::manifests::{config_map, widget, widget_crd};
+use e2e::harness::release::{CONFIG, by_value};
+use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, Target};
 use kube::api::{DynamicObject, ResourceExt as _};
 use serde_json::json;
 
-use crate::helmfiles::{CHART, applied, keep, states};
+use crate::helmfiles::{CHART, applied, keep, row, states};
 
 /// One hook before the release, named by a template, and one after it that is a kustomization.
 const HOOKS: &str = "releases:\n- name: app\n  chart: ./app\n  values: [{value: one}]\n  hooks:\n  \
@@ -111,5 +112,109 @@ async fn a_hook_is_applied_in_the_name_of_the_account_of_its_helmfile() -> Resul
     applied(&story, &shop, &revision).await?;
     story.expect(&Target::new("v1", "Service", "door")).await?;
     story.expect(&Target::config_map("after-all")).await?;
+    story.end().await
+}
+
+fn crd(group: &str) -> Target {
+    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_of_a_definition_of_a_hook_comes_when_its_kind_is_served() -> Result<()> {
+    let story = Story::with_windlass("helmfile-hooks-crds").await?;
+    let group = format!("{}.example.com", story.namespace);
+    // In the same hook, in the next one, and in the chart.
+    let first = format!("{}---\n{}", widget_crd(&group), widget(&group, "first"));
+    let files = [
+        ("app/Chart.yaml", CHART.to_owned()),
+        ("app/templates/widget.yaml", widget(&group, "third")),
+        ("hooks/app.yaml", first),
+        ("hooks/second.yaml", widget(&group, "second")),
+        (
+            "helmfile.yaml",
+            "releases:\n- name: app\n  chart: ./app\n  hooks:\n  \
+             - {events: [presync], kubectlApply: {filename: hooks/app.yaml}}\n  \
+             - {events: [presync], kubectlApply: {filename: hooks/second.yaml}}\n"
+                .to_owned(),
+        ),
+    ];
+    let _upstream = story.follow("shop", &files).await?;
+    let shop = keep(&story, "shop", json!({"retryInterval": "10m"})).await?;
+    story.await_ready(&shop).await?;
+    for name in ["first", "second", "third"] {
+        story.expect(&Target::new(&format!("{group}/v1"), "Widget", name)).await?;
+    }
+    ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
+    let events = story.events("Helmfile", "shop").await?;
+    ensure!(!events.iter().any(|it| it.contains("failed")), "{events:#?}");
+    // What hooks changed has an audit of its own, before that of the release.
+    let audits = audits(&story).await?;
+    let told: Vec<String> = audits
+        .iter()
+        .map(|it| format!("{} +{} {}", it.spec.operation, it.spec.changes.added, it.spec.outcome))
+        .collect();
+    ensure!(told == ["Apply +3 Succeeded", "Install +1 Succeeded"], "{told:?}");
+    story.delete(&shop).await?;
+    story.await_gone(&shop, SOON).await?;
+    story.delete(&crd(&group)).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_have_limits_of_time_and_objects_and_wait_for_windows() -> Result<()> {
+    let story = Story::with_windlass("helmfile-hooks-limits").await?;
+    let many: Vec<String> = (0..501).map(|at| config_map(&format!("many-{at}"), "1")).collect();
+    let release = |hook: &str, more: &str| {
+        format!(
+            "releases:\n- {{name: app, chart: ./app, hooks: [{{events: [presync], kubectlApply: \
+             {{filename: hooks/{hook}.yaml}}}}]}}\n{more}"
+        )
+    };
+    let files = [
+        ("app/Chart.yaml", CHART.to_owned()),
+        ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("slow/Chart.yaml", CHART.replace("app", "slow")),
+        ("slow/templates/web.yaml", by_value()),
+        ("hooks/many.yaml", many.join("---\n")),
+        ("hooks/app.yaml", config_map("before", "1")),
+        ("helmfile.yaml", release("many", "")),
+    ];
+    let upstream = story.follow("shop", &files).await?;
+    let shop = keep(&story, "shop", json!({})).await?;
+    let text = story.await_failure(&shop, "ReleaseFailed").await?;
+    ensure!(text.contains("may apply 500 objects"), "{text}");
+    story.merge(&shop, json!({"spec": {"timeout": "0s"}})).await?;
+    upstream.push(&[("helmfile.yaml", release("app", ""))]).await?;
+    let is_late = |object: &DynamicObject| {
+        condition(object, "Ready")["message"].as_str().is_some_and(|it| it.contains("timed out"))
+    };
+    story.await_object(&shop, SOON, is_late).await?;
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none(), "it was installed");
+
+    story.merge(&shop, json!({"spec": {"timeout": null}})).await?;
+
+    // While a release is under way a closed window holds what only hooks would change.
+    let slow = "- {name: slow, chart: ./slow, wait: true, values: [{pods: unready}]}\n";
+    upstream.push(&[("helmfile.yaml", release("app", slow))]).await?;
+    let is_under_way = |object: &DynamicObject| {
+        let mut found = states(object);
+        found.sort();
+        found == ["app Ready", "slow Progressing"]
+    };
+    story.await_object(&shop, SOON, is_under_way).await?;
+    let opened = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(3);
+    let closed = format!("{} 1h", opened.strftime("%M %H * * *"));
+    let annotations = json!({"windlass.dev/window": closed});
+    story.merge(&shop, json!({"metadata": {"annotations": annotations}})).await?;
+    upstream.push(&[("hooks/app.yaml", config_map("before", "2"))]).await?;
+    let waits = |object: &DynamicObject| {
+        let row = row(object, "app").ok();
+        row.and_then(|row| row["message"].as_str()).is_some_and(|it| it.contains("until a window"))
+    };
+    story.await_object(&shop, SOON, waits).await?;
+    story.await_value("before", "1").await?;
+    let annotations = json!({"windlass.dev/window": null});
+    story.merge(&shop, json!({"metadata": {"annotations": annotations}})).await?;
+    story.await_value("before", "2").await?;
     story.end().await
 }

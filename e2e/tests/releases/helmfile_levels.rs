@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::harness::flux::NEVER;
+use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, Target};
 use e2e::oracle::Oracle;
@@ -182,10 +183,15 @@ async fn what_is_installed_is_what_the_real_helmfile_renders() -> Result<()> {
     let story = Story::with_windlass("helmfile-real").await?;
     let text = "environments:\n  default: {values: [{size: 3}]}\n---\nreleases:\n\
         - {name: db, chart: ./app, labels: {tier: back}, values: [{value: d}], set: [{name: value, value: 'x,y'}]}\n\
-        - name: web\n  chart: ./app\n  needs: [db]\n  values: [values.yaml.gotmpl]\n";
+        - name: web\n  chart: ./app\n  needs: [db]\n  values: [values.yaml.gotmpl]\n\
+        - name: patched\n  chart: ./app\n  strategicMergePatches:\n  - apiVersion: v1\n    kind: ConfigMap\n    \
+        metadata: {name: patched-config}\n    data: {more: patched}\n\
+        - name: plain\n  chart: ./manifests\n  jsonPatches:\n  - target: {version: v1, kind: ConfigMap, name: plain-config}\n    \
+        patch: [{op: replace, path: /data/value, value: patched}]\n";
     let files: BTreeMap<&str, String> = BTreeMap::from([
         ("app/Chart.yaml", CHART.to_owned()),
         ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("manifests/config.yaml", config_map("plain-config", "as it was")),
         ("values.yaml.gotmpl", "value: {{ .Values.size }}-{{ .Release.Name }}\n".to_owned()),
         ("helmfile.yaml", text.to_owned()),
     ]);
@@ -199,10 +205,15 @@ async fn what_is_installed_is_what_the_real_helmfile_renders() -> Result<()> {
     let _upstream = story.follow("shop", &files).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_ready(&shop).await?;
-    for name in ["db", "web"] {
+    for (name, part) in
+        [("db", ""), ("web", ""), ("patched", "more: patched"), ("plain", "value: patched")]
+    {
         let installed = story.helm_says(&["get", "manifest", name])?;
         let rendered = real_template(folder.path(), &story.namespace, name)?;
-        ensure!(installed.contains("kind: ConfigMap"), "{installed}");
+        ensure!(
+            installed.contains("kind: ConfigMap") && installed.contains(part),
+            "{name}\n{installed}"
+        );
         ensure!(
             installed.trim_end() == rendered.trim_end(),
             "{name}\n{installed}\n----\n{rendered}"

@@ -1,23 +1,27 @@
 //! Releases in another cluster, which may go.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
-use e2e::harness::flux::{NEVER, SOON, Upstream};
+use e2e::harness::flux::{NEVER, SOON, Upstream, condition};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target, Windlass, await_until};
+use e2e::harness::{Story, Target, Windlass, await_until, release_audits};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 /// What a spec's `kubeConfig` says of a control plane, in a Secret of the story's namespace.
 async fn kubeconfig(story: &Story, plane: &ControlPlane) -> Result<Value> {
-    let text = std::fs::read_to_string(plane.operator_kubeconfig())?;
+    secret(story, "remote", std::fs::read_to_string(plane.operator_kubeconfig())?).await
+}
+
+/// The same of a text, by the name of its Secret.
+async fn secret(story: &Story, name: &str, text: String) -> Result<Value> {
     story
-        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
             "stringData": {"value": text}}))
         .await?;
-    Ok(json!({"secretRef": {"name": "remote"}}))
+    Ok(json!({"secretRef": {"name": name}}))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,6 +154,175 @@ async fn moves(
     Ok(())
 }
 
+/// Who of two contexts of one cluster has a release keeps it, and the other changes nothing, again and again.
+async fn two_kubeconfigs(
+    story: &Story,
+    (shop, plane): (&Target, &ControlPlane),
+    upstream: &Upstream<'_>,
+    [both, one]: [String; 2],
+) -> Result<()> {
+    let remote = control_plane::client(&plane.kubeconfig()).await?;
+    let secrets = Api::<Secret>::namespaced(remote, &story.namespace);
+    let records = async || -> Result<Vec<String>> {
+        let labels = ListParams::default().labels("owner=helm,name=app");
+        let all = secrets.list_metadata(&labels).await?.items;
+        Ok(all.iter().map(|it| format!("{:?}", it.metadata.resource_version)).collect())
+    };
+    // The same kubeconfig in other bytes.
+    let text = std::fs::read_to_string(plane.operator_kubeconfig())?;
+    let there = secret(story, "north", format!("# north\n{text}")).await?;
+    story.merge(shop, json!({"spec": {"kubeContexts": {"north": there}}})).await?;
+    let before = records().await?;
+    upstream.push(&[("helmfile.yaml", both)]).await?;
+    let own = &story.namespace;
+    let wanted = format!(
+        "releases south/{own}/app and north/{own}/app are one, because both contexts name one cluster"
+    );
+    let is_told = |object: &DynamicObject| {
+        let text = condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned();
+        text.contains(&wanted)
+    };
+    story.await_object(shop, SOON, is_told).await?;
+    let token = story.request(shop).await?;
+    let is_answered =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
+    story.await_object(shop, SOON, is_answered).await?;
+    ensure!(records().await? == before, "its records were written: {:?}", records().await?);
+    // Without the second it goes on, and nothing is uninstalled.
+    upstream.push(&[("helmfile.yaml", one)]).await?;
+    let is_one = |object: &DynamicObject| {
+        rows(object).len() == 3 && condition(object, "Ready")["status"] == "True"
+    };
+    story.await_object(shop, SOON, is_one).await?;
+    ensure!(records().await? == before, "its records were written: {:?}", records().await?);
+    Ok(())
+}
+
+/// Releases of clusters that cannot be used fail, and no others: these are upgraded, uninstalled and deleted.
+async fn dead_clusters(
+    story: &Story,
+    (shop, plane): (&Target, &ControlPlane),
+    upstream: &Upstream<'_>,
+    [more, fewer]: [String; 2],
+) -> Result<()> {
+    let spare = Target::config_map("spare-config");
+    upstream.push(&[("helmfile.yaml", more)]).await?;
+    story
+        .await_until("the spare release", SOON, async || Ok(story.read(&spare).await?.map(drop)))
+        .await?;
+    let text = std::fs::read_to_string(plane.operator_kubeconfig())?;
+    let (first, rest) = text.split_once("https://").context("it has an address")?;
+    let rest = rest.split_once('\n').context("and more")?.1;
+    let dead = secret(story, "dead", format!("{first}https://127.0.0.1:1\n{rest}")).await?;
+    let missing = json!({"secretRef": {"name": "missing"}});
+    let contexts = json!({"spec": {"kubeContexts": {"dead": dead, "broken": missing}}});
+    story.merge(shop, contexts).await?;
+    upstream.push(&[("helmfile.yaml", fewer)]).await?;
+    story.await_event("Helmfile", "shop", "kubeContext south: Helm upgrade succeeded").await?;
+    story.await_gone(&spare, SOON).await?;
+    let is_told = |object: &DynamicObject| {
+        let found = rows(object);
+        let has = |wanted: &str| found.iter().any(|it| it == wanted);
+        has("dead/other null Failed")
+            && has("broken/lost null Failed")
+            && has("south/app 3 Ready")
+            && found.len() == 5
+    };
+    let object = story.await_object(shop, SOON, is_told).await?;
+    ensure!(object.data["status"].to_string().contains("secret '"), "{}", object.data["status"]);
+    let audits = release_audits::audits(story).await?;
+    let of_context = |context: &str| {
+        let releases = audits.iter().filter_map(|it| it.spec.subject.release.as_ref());
+        releases.filter(|it| it.kube_context == context && it.name == "app").count()
+    };
+    ensure!(of_context("south") > 0 && of_context("") > 0, "audits do not name the context");
+    Ok(())
+}
+
+/// All releases of a Helmfile with `spec.kubeConfig` are in that cluster. It waits for releases of another Helmfile, each in
+/// its own cluster.
+async fn far(story: &Story, there: &Value, maps: &Api<ConfigMap>) -> Result<()> {
+    let own = &story.namespace;
+    let needs = format!("Helmfile/shop#{own}/app, Helmfile/shop#south/{own}/app");
+    let api = "helmfile.windlass.dev/v1alpha1";
+    story
+        .apply_value(json!({"apiVersion": api, "kind": "Helmfile", "metadata": {"name": "far",
+            "annotations": {"windlass.dev/depends-on": needs}},
+            "spec": {"interval": NEVER, "prune": true, "kubeConfig": there, "path": "far",
+                "sourceRef": {"kind": "GitRepository", "name": "shop"}}}))
+        .await?;
+    let far = Target::new(api, "Helmfile", "far");
+    let object = story.await_ready(&far).await?;
+    ensure!(rows(&object) == ["/far 1 Ready"], "{:?}", rows(&object));
+    ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
+    ensure!(story.read(&Target::config_map("far-config")).await?.is_none(), "it is here");
+    maps.delete("far-config", &Default::default()).await?;
+    await_until("the ConfigMap in the other cluster", SOON, async || {
+        Ok(maps.get_opt("far-config").await?.map(drop))
+    })
+    .await?;
+    story.delete(&far).await?;
+    story.await_gone(&far, SOON).await?;
+    ensure!(maps.get_opt("far-config").await?.is_none(), "it was left there");
+    Ok(())
+}
+
+/// A deleted Helmfile uninstalls its releases wherever it can, and ends when nobody can uninstall the others any more.
+async fn ends(story: &Story, shop: &Target, maps: &Api<ConfigMap>) -> Result<()> {
+    let own = &story.namespace;
+    story.delete(shop).await?;
+    await_until("the releases to be gone there", SOON, async || {
+        Ok(maps.get_opt("app-config").await?.is_none().then_some(()))
+    })
+    .await?;
+    story.await_gone(&Target::config_map("app-config"), SOON).await?;
+    let lost = format!(
+        "unable to uninstall release broken/{own}/lost: Secret 'missing' not found; it is left"
+    );
+    story.await_event("Helmfile", "shop", &lost).await?;
+    let is_left = |object: &DynamicObject| rows(object) == ["dead/other null Uninstalling"];
+    story.await_object(shop, SOON, is_left).await?;
+    story.delete(&Target::new("v1", "Secret", "dead")).await?;
+    story.await_gone(shop, SOON).await?;
+    let told = story.events("Helmfile", "shop").await?;
+    let of = |release: &str| {
+        let text = format!("unable to uninstall release {release}");
+        told.iter().filter(|it| it.contains(&text)).count()
+    };
+    let counts = [of(&format!("broken/{own}/lost")), of(&format!("dead/{own}/other"))];
+    ensure!(counts == [1, 1], "{told:#?}");
+    Ok(())
+}
+
+/// Drift in the other cluster is put right, a change there is no revision here, and what left the helmfile goes there.
+async fn changed_there(
+    story: &Story,
+    shop: &Target,
+    maps: &Api<ConfigMap>,
+    push: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    maps.delete("app-config", &Default::default()).await?;
+    await_until("the ConfigMap in the other cluster", SOON, async || {
+        Ok(maps.get_opt("app-config").await?.map(drop))
+    })
+    .await?;
+    push().await?;
+    await_until("the value in the other cluster", SOON, async || {
+        let map = maps.get_opt("app-config").await?.and_then(|it| it.data);
+        let value = map.and_then(|data| data.get("value").cloned());
+        Ok(value.filter(|it| it == "new").map(drop))
+    })
+    .await?;
+    let is_pruned = |object: &DynamicObject| {
+        let mut found = rows(object);
+        found.sort();
+        found == ["/app 1 Ready", "/front 1 Ready", "east/app 2 Ready"]
+    };
+    story.await_object(shop, SOON, is_pruned).await?;
+    ensure!(maps.get_opt("extra-config").await?.is_none(), "it was not pruned");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -> Result<()> {
     let story = Story::begin("helmfile-contexts").await?;
@@ -174,6 +347,10 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
             &[
                 ("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n".to_owned()),
                 ("app/templates/config.yaml", CONFIG.to_owned()),
+                (
+                    "far/helmfile.yaml",
+                    format!("releases:\n- {{name: far, namespace: {own}, chart: ../app}}\n"),
+                ),
                 ("helmfile.yaml", file("west", "there", "")),
             ],
         )
@@ -201,24 +378,10 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     story.await_value("app-config", "here").await?;
     ensure!(story.read(&Target::config_map("extra-config")).await?.is_none(), "it is here");
 
-    // Drift there is put right, and a change there is no revision here.
-    maps.delete("app-config", &Default::default()).await?;
-    await_until("the ConfigMap in the other cluster", SOON, async || {
-        Ok(maps.get_opt("app-config").await?.map(drop))
+    changed_there(&story, &shop, &maps, async || {
+        upstream.push(&[("helmfile.yaml", file("east", "new", ""))]).await.map(drop)
     })
     .await?;
-    upstream.push(&[("helmfile.yaml", file("east", "new", ""))]).await?;
-    await_until("the value in the other cluster", SOON, async || {
-        Ok(value("app-config").await?.filter(|it| it == "new").map(drop))
-    })
-    .await?;
-    let is_pruned = |object: &DynamicObject| {
-        let mut found = rows(object);
-        found.sort();
-        found == ["/app 1 Ready", "/front 1 Ready", "east/app 2 Ready"]
-    };
-    story.await_object(&shop, SOON, is_pruned).await?;
-    ensure!(maps.get_opt("extra-config").await?.is_none(), "it was not pruned");
 
     let both = format!(
         "{}- {{name: app, namespace: {own}, kubeContext: east, chart: ./app}}\n",
@@ -226,9 +389,19 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     );
     moves(&story, (&shop, &there), &maps, &upstream, [file("south", "new", ""), both]).await?;
 
-    story.delete(&shop).await?;
-    story.await_gone(&shop, SOON).await?;
-    ensure!(maps.get_opt("app-config").await?.is_none(), "it was left there");
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none(), "it was left here");
+    let north = format!(
+        "{}- {{name: app, namespace: {own}, kubeContext: north, chart: ./app, values: [{{value: other}}]}}\n",
+        file("south", "new", "")
+    );
+    two_kubeconfigs(&story, (&shop, &plane), &upstream, [north, file("south", "new", "")]).await?;
+    far(&story, &there, &maps).await?;
+    let more = format!("- {{name: spare, namespace: {own}, chart: ./app}}\n");
+    let unusable = format!(
+        "- {{name: other, namespace: {own}, kubeContext: dead, chart: ./app}}\n\
+         - {{name: lost, namespace: {own}, kubeContext: broken, chart: ./app}}\n"
+    );
+    let texts = [file("south", "new", &more), file("south", "newest", &unusable)];
+    dead_clusters(&story, (&shop, &plane), &upstream, texts).await?;
+    ends(&story, &shop, &maps).await?;
     story.end().await
 }

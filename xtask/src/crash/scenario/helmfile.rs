@@ -1,4 +1,4 @@
-//! A Helmfile of three releases, one with hooks: installed in the order of its needs, one of them upgraded, one gone from the
+//! A Helmfile of three releases, one with hooks of its chart and of the helmfile: installed in the order of its needs, one of them upgraded, one gone from the
 //! file, and all removed.
 //!
 //! Here: the files of each act, and when it is done. Elsewhere: what a scenario is (`super`).
@@ -20,6 +20,14 @@ use crate::ownership::{Owner, kind};
 pub(super) struct Helmfiles;
 
 const ACTS: [&str; 4] = ["install", "upgrade of one", "one leaves", "uninstall"];
+
+/// What the hooks of the helmfile apply. It has no owner, and stays.
+const NOTES: [&str; 2] = ["note-before", "note-after"];
+
+/// What the notes of an act hold.
+fn note(act: usize) -> &'static str {
+    if act == 0 { "1" } else { "2" }
+}
 
 /// The source.
 const SOURCE: &str = "work";
@@ -84,11 +92,13 @@ impl Scenario for Helmfiles {
 
 /// The files of the charts, and the helmfile of an act.
 fn files(act: usize) -> Vec<(String, String)> {
-    let value = if act == 0 { "1" } else { "2" };
+    let value = note(act);
     let extra = "- {name: extra, chart: ./plain, needs: [web]}\n";
     let extra = if act < 2 { extra } else { "" };
     let helmfile = format!(
-        "releases:\n- {{name: web, chart: ./web, wait: true, needs: [db], values: [{{value: \"{value}\"}}]}}\n\
+        "releases:\n- {{name: web, chart: ./web, wait: true, needs: [db], values: [{{value: \"{value}\"}}], hooks: [\
+         {{events: [presync], kubectlApply: {{filename: notes/before.yaml}}}}, \
+         {{events: [postsync], kubectlApply: {{filename: notes/after.yaml}}}}]}}\n\
          - {{name: db, chart: ./plain}}\n{extra}"
     );
     let named = |name: &str, events: &str| {
@@ -96,9 +106,12 @@ fn files(act: usize) -> Vec<(String, String)> {
         text.replace("HERE", "{{ .Release.Revision }}")
     };
     let value = config_map("web-settings", "HERE").replace("HERE", "{{ .Values.value }}");
+    let [before, after] = NOTES.map(|name| config_map(name, note(act)));
     let plain = config_map("NAME-settings", "1").replace("NAME", "{{ .Release.Name }}");
     let files = [
         ("helmfile.yaml", helmfile),
+        ("notes/before.yaml", before),
+        ("notes/after.yaml", after),
         ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n".to_owned()),
         ("web/templates/settings.yaml", value),
         ("web/templates/web.yaml", deployment("web", Pods::Ready)),
@@ -134,6 +147,12 @@ async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
 }
 
 async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    for name in NOTES {
+        let map = stage.story.read(&Target::config_map(name)).await?;
+        if map.is_none_or(|map| map.data["data"]["value"] != note(act)) {
+            return Ok(false);
+        }
+    }
     let shop = stage.story.read(&helmfile()).await?;
     if act == 3 {
         let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
