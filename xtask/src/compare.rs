@@ -1,8 +1,9 @@
 //! `cargo xtask compare`: the same charts, overlays or helmfiles through windlass and through the real program.
 //!
 //! Here: the command line, and who is asked what. Elsewhere: our own corpora and running programs (`crate::corpus`),
-//! helmfiles (`helmfile`), what two answers differ in and how that is shown (`report`).
+//! helmfiles (`helmfile`), definitions (`crds`), what two answers differ in and how that is shown (`report`).
 
+mod crds;
 pub(crate) mod helmfile;
 mod report;
 
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Helmfile(helmfile::Options),
     /// `windlass build` beside `kustomize build`: exit status, both outputs and written files
     Kustomize(KustomizeOptions),
+    /// The verdicts of the guard on CustomResourceDefinitions of public projects beside those of an API server
+    Crds(crds::Options),
 }
 
 /// What is rendered how.
@@ -84,6 +87,7 @@ struct Comparison<'a> {
 pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     let (corpus, given, how, values) = match command {
         Command::Helmfile(options) => return helmfile::run(options),
+        Command::Crds(options) => return crds::run(options),
         Command::Helm(it) => (Corpus::Charts, &it.charts, &it.how, it.values.as_slice()),
         Command::Kustomize(it) => (Corpus::Overlays, &it.overlays, &it.how, [].as_slice()),
     };
