@@ -12,6 +12,8 @@ pub(crate) mod candidate;
 pub(crate) mod capabilities;
 pub(crate) mod client;
 pub(crate) mod discovery;
+#[cfg(test)]
+pub(crate) mod double;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod item;

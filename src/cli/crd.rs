@@ -1,8 +1,9 @@
 //! `windlass crd`: who uses a CustomResourceDefinition, and what another definition would do to its objects.
 //!
-//! In the folder: creating a definition and its objects from an export. Elsewhere: how that is judged (`controllers::crd_guard`, engine `crdguard`).
+//! In the folder: creating a definition and its objects (`restore`) from an export (`stored`). Elsewhere: how that is judged (`controllers::crd_guard`, engine `crdguard`).
 
 mod restore;
+mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use super::connection::{Connection, block_on};
 use super::version::Format;
 use crate::cluster::discovery::Resource;
+use crate::cluster::item::Shallow;
 use crate::cluster::pages::Part;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::{claims, survey};
@@ -86,7 +88,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let (cluster, live) = shown.open().await?;
             let new = read(file, live.name())?;
             let (old, new) = (live.into_value(), new.into_value());
-            let verdict = survey::survey(&cluster, old, new).await?.map_err(anyhow::Error::msg)?;
+            let verdict =
+                survey::survey(&cluster, "", old, new).await?.map_err(anyhow::Error::msg)?;
             shown.print(&verdict, || text(&verdict))?;
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -202,17 +205,16 @@ impl Usage {
         usage.owners.dedup();
         let Some(version) = definition.readable() else { return Ok(usage) };
         let resource = survey::resource(&definition, &version.name);
-        let (mut from, mut counted) = (None, 0);
-        loop {
-            let page = cluster.page(&resource, "", Part::Metadata, from.as_deref()).await?;
-            counted += page.items.len() as u64;
-            page.items.iter().for_each(|it| usage.add(&it["metadata"]));
-            from = page.next;
-            usage.is_partial = from.is_some() && counted >= COUNTED;
-            if from.is_none() || usage.is_partial {
-                return Ok(usage);
+        let (mut pages, mut counted) = (cluster.pages(&resource, "", Part::Metadata)?, 0);
+        while let Some(page) = pages.next().await? {
+            counted += page.len() as u64;
+            page.iter().for_each(|Shallow(it)| usage.add(&it["metadata"]));
+            usage.is_partial = !pages.is_over() && counted >= COUNTED;
+            if usage.is_partial {
+                break;
             }
         }
+        Ok(usage)
     }
 
     fn add(&mut self, meta: &Value) {

@@ -21,7 +21,7 @@ pub(super) const METADATA_LIST: &str =
 pub(super) const PAGE: usize = 500;
 
 /// Most objects of a list.
-pub(crate) const LIST_LIMIT: usize = 1_000_000;
+pub(super) const LIST_LIMIT: usize = 1_000_000;
 
 /// How deep an object is kept whose deeper parts nobody reads.
 const KEPT: usize = 100;
@@ -133,7 +133,7 @@ impl Wire for Whole {
 
 /// An object of any kind, with nulls for what is nested too deeply.
 #[derive(Debug)]
-pub(super) struct Shallow(pub(super) Value);
+pub(crate) struct Shallow(pub(crate) Value);
 
 impl Wire for Shallow {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {

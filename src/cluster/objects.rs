@@ -268,6 +268,20 @@ impl Cluster {
         to_object(self.send(Method::POST, &path, "application/json", body_of(object)?).await?)
     }
 
+    /// Whether an object could be created; nothing is.
+    ///
+    /// # Errors
+    /// The server's refusal; that of a valid object whose name is taken has the code 409.
+    pub(crate) async fn try_create(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+    ) -> Result<(), ClusterError> {
+        let tried = format!("{manager}&dryRun=All");
+        self.create_object(resource, object, &tried, false).await.map(drop)
+    }
+
     /// Whether this user may do something with all objects of a resource.
     ///
     /// # Errors
@@ -364,6 +378,23 @@ impl Cluster {
         self.send(Method::PATCH, &path, "application/merge-patch+json", body).await.map(drop)
     }
 
+    /// Changes the status of an object by a JSON patch (RFC 6902); fields that the server does not know are refused.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn json_patch_status(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        operations: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(namespace, Some(name))?;
+        let path = format!("{path}/status?fieldManager={manager}{STRICT}");
+        let body = operations.to_string().into_bytes();
+        to_object(self.send(Method::PATCH, &path, "application/json-patch+json", body).await?)
+    }
+
     /// What a merge patch would make of an object, which stays as it is.
     ///
     /// # Errors
@@ -407,6 +438,22 @@ impl Cluster {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": propagation, "preconditions": {"uid": uid}});
         self.delete_by(resource, (namespace, name), &options).await
+    }
+
+    /// Deletes an object only if it is still as it was read.
+    ///
+    /// # Errors
+    /// The server's refusal, which is a conflict if the object has changed; an object that is gone already is no error.
+    pub(crate) async fn delete_unchanged(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        propagation: &str,
+    ) -> Result<(), ClusterError> {
+        let same = json!({"uid": object.uid(), "resourceVersion": object.meta("resourceVersion")});
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
+            "propagationPolicy": propagation, "preconditions": same});
+        self.delete_by(resource, (object.namespace(), object.name()), &options).await
     }
 
     /// What would become of a deletion; the object stays.

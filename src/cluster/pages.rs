@@ -2,11 +2,13 @@
 //!
 //! Elsewhere: lists that are small (`objects`), lists that are followed (`watch`).
 
+use std::marker::PhantomData;
+
 use http::Request;
 use serde_json::Value;
 
 use super::discovery::Resource;
-use super::item::{METADATA_LIST, PAGE, Page, Shallow, Verbatim, Wire};
+use super::item::{LIST_LIMIT, METADATA_LIST, PAGE, Page, Shallow, Verbatim, Wire};
 use super::objects::url_encode;
 use super::{Cluster, ClusterError};
 
@@ -30,68 +32,104 @@ impl Part {
     }
 }
 
-/// A page of a list.
-pub(crate) struct Objects {
-    /// What lies too deep in one is null.
-    pub(crate) items: Vec<Value>,
-    /// Where the next page begins; none after the last.
-    pub(crate) next: Option<String>,
+/// How many objects of a page of [`Cluster::verbatim_pages`]: each is in memory up to three times until it is packed.
+const VERBATIM: usize = 64;
+
+/// A page is not made smaller than this.
+const LEAST: usize = 8;
+
+/// Most pages in a row without an object. A list may have some, but not nothing else.
+const MOST_EMPTY: usize = 1000;
+
+/// A list of any size, page by page.
+pub(crate) struct Pages<'a, T> {
+    cluster: &'a Cluster,
+    path: String,
+    accept: &'static str,
+    /// How many objects the next page may have.
+    limit: usize,
+    place: Place,
+    read: usize,
+    empty: usize,
+    items: PhantomData<T>,
 }
 
-impl Objects {
-    fn of(page: Page<Shallow>) -> Self {
-        let items = page.items.into_iter().map(|Shallow(item)| item).collect();
-        Self { items, next: page.next }
+/// Where the next page begins.
+enum Place {
+    First,
+    After(String),
+    End,
+}
+
+impl<T: Wire> Pages<'_, T> {
+    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it.
+    ///
+    /// # Errors
+    /// Every refusal, such as that of a list that has changed too much since it began (410), and no answer;
+    /// [`ClusterError::Unreadable`] for a list that does not end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<T>>, ClusterError> {
+        let after = match &self.place {
+            Place::First => String::new(),
+            Place::After(at) => format!("&continue={}", url_encode(at)),
+            Place::End => return Ok(None),
+        };
+        let page = loop {
+            let path = format!("{}?limit={}{after}", self.path, self.limit);
+            match self.cluster.page_at::<T>(&path, self.accept).await {
+                // Few objects of the largest size are more than many usual ones.
+                Err(ClusterError::NoAnswer(_)) if self.limit > LEAST => self.limit /= 8,
+                answer => break answer?,
+            }
+        };
+        self.read += page.items.len();
+        self.empty = if page.items.is_empty() { self.empty + 1 } else { 0 };
+        let path = &self.path;
+        if self.empty > MOST_EMPTY {
+            let text = format!("{path}: {MOST_EMPTY} pages of the list in a row have no objects");
+            return Err(ClusterError::Unreadable(text));
+        }
+        if self.read > LIST_LIMIT {
+            let text = format!("{path}: the list has more than {LIST_LIMIT} objects");
+            return Err(ClusterError::Unreadable(text));
+        }
+        self.place = page.next.map_or(Place::End, Place::After);
+        Ok(Some(page.items))
+    }
+
+    /// Whether the last page was read.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.place, Place::End)
     }
 }
 
 impl Cluster {
-    /// A page of the objects of a kind, in a namespace or in all of them (`""`); `from` is where the page before ended. A page that is too
-    /// large to be read is made smaller.
+    /// The objects of a kind, in a namespace or in all of them (`""`). What lies too deep in one is null.
     ///
     /// # Errors
-    /// Every refusal, such as that of a list that has changed too much since it began, and no answer.
-    pub(crate) async fn page(
+    /// A namespace that no path can have.
+    pub(crate) fn pages(
         &self,
         resource: &Resource,
         namespace: &str,
         part: Part,
-        from: Option<&str>,
-    ) -> Result<Objects, ClusterError> {
-        let page = self.page_as::<Shallow>(resource, namespace, part.accept(), from).await?;
-        Ok(Objects::of(page))
+    ) -> Result<Pages<'_, Shallow>, ClusterError> {
+        Ok(self.pages_of(resource.path(namespace, None)?, part.accept(), PAGE))
     }
 
-    /// A page of the objects of a kind in all namespaces, each as the API server sent it.
+    /// The objects of a kind in all namespaces, each as the API server sent it.
     ///
     /// # Errors
-    /// As those of [`Cluster::page`].
-    pub(crate) async fn verbatim_page(
+    /// As those of [`Cluster::pages`].
+    pub(crate) fn verbatim_pages(
         &self,
         resource: &Resource,
-        from: Option<&str>,
-    ) -> Result<(Vec<Verbatim>, Option<String>), ClusterError> {
-        let page = self.page_as::<Verbatim>(resource, "", WHOLE, from).await?;
-        Ok((page.items, page.next))
+    ) -> Result<Pages<'_, Verbatim>, ClusterError> {
+        Ok(self.pages_of(resource.path("", None)?, WHOLE, VERBATIM))
     }
 
-    async fn page_as<T: Wire>(
-        &self,
-        resource: &Resource,
-        namespace: &str,
-        accept: &str,
-        from: Option<&str>,
-    ) -> Result<Page<T>, ClusterError> {
-        let more = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
-        let path = resource.path(namespace, None)?;
-        let mut limit = PAGE;
-        loop {
-            match self.page_at(&format!("{path}?limit={limit}{more}"), accept).await {
-                // Few objects of the largest size are more than many usual ones.
-                Err(ClusterError::NoAnswer(_)) if limit > 8 => limit /= 8,
-                answer => return answer,
-            }
-        }
+    fn pages_of<T>(&self, path: String, accept: &'static str, limit: usize) -> Pages<'_, T> {
+        let (place, items) = (Place::First, PhantomData);
+        Pages { cluster: self, path, accept, limit, place, read: 0, empty: 0, items }
     }
 
     /// The metadata of the objects in a namespace that a label selector matches: of at most 500, and whether there are
@@ -107,8 +145,8 @@ impl Cluster {
     ) -> Result<(Vec<Value>, bool), ClusterError> {
         let (path, selector) = (resource.path(namespace, None)?, url_encode(selector));
         let path = format!("{path}?limit={PAGE}&labelSelector={selector}");
-        let page = Objects::of(self.page_at(&path, METADATA_LIST).await?);
-        Ok((page.items, page.next.is_some()))
+        let page = self.page_at::<Shallow>(&path, METADATA_LIST).await?;
+        Ok((page.items.into_iter().map(|Shallow(item)| item).collect(), page.next.is_some()))
     }
 
     /// How many objects of a kind there are.
@@ -143,5 +181,83 @@ impl Cluster {
         let text = self.unary.request_text(request).await?;
         Page::read(text.as_bytes())
             .map_err(|error| ClusterError::Unreadable(format!("{path}: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::body::Body;
+    use futures::stream;
+    use objects::Gvk;
+
+    use super::*;
+    use crate::cluster::double::answering;
+
+    fn widgets() -> Resource {
+        let (gvk, plural) = (Gvk::new("acme.io/v1", "Widget"), "widgets".to_owned());
+        Resource { gvk, plural, namespaced: true, watchable: true }
+    }
+
+    /// A server of a list of two pages, which sends no more than so many objects at once, and what it was asked for.
+    async fn server(most: usize) -> (Cluster, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let told = asked.clone();
+        let cluster = answering(move |(request, _)| {
+            let query = request.split_once('?').map(|it| it.1.to_owned()).unwrap_or_default();
+            told.lock().unwrap().push(query.clone());
+            let limit: usize = query
+                .split('&')
+                .find_map(|it| it.strip_prefix("limit="))
+                .and_then(|it| it.parse().ok())
+                .unwrap();
+            if limit > most {
+                // It ends in the middle.
+                let broken =
+                    stream::iter([Ok("{\"items\": ["), Err(std::io::Error::other("too long"))]);
+                return (200, Body::from_stream(broken));
+            }
+            let next = if query.contains("continue=") { "" } else { "second" };
+            let item = r#"{"metadata": {"name": "a"}}"#;
+            let page = format!(r#"{{"metadata": {{"continue": "{next}"}}, "items": [{item}]}}"#);
+            (200, Body::from(page))
+        });
+        (cluster.await, asked)
+    }
+
+    #[tokio::test]
+    async fn pages_that_are_too_large_are_made_smaller_once() {
+        let (cluster, asked) = server(100).await;
+        let mut pages = cluster.pages(&widgets(), "", Part::Whole).unwrap();
+        let mut read = 0;
+        while let Some(page) = pages.next().await.unwrap() {
+            read += page.len();
+        }
+        assert!(read == 2 && pages.is_over());
+        let asked = asked.lock().unwrap().join(" ");
+        assert_eq!(asked, "limit=500 limit=62 limit=62&continue=second");
+    }
+
+    #[tokio::test]
+    async fn objects_that_are_kept_as_they_are_come_in_small_pages() {
+        let (cluster, asked) = server(500).await;
+        let mut pages = cluster.verbatim_pages(&widgets()).unwrap();
+        while pages.next().await.unwrap().is_some() {}
+        assert_eq!(asked.lock().unwrap()[0], "limit=64");
+    }
+
+    #[tokio::test]
+    async fn a_list_that_does_not_end_is_an_error() {
+        let endless = r#"{"metadata": {"continue": "x"}, "items": []}"#;
+        let cluster = answering(move |_| (200, Body::from(endless))).await;
+        let mut pages = cluster.pages(&widgets(), "", Part::Metadata).unwrap();
+        let error = loop {
+            match pages.next().await {
+                Ok(page) => assert!(page.is_some()),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("1000 pages of the list in a row"), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Here: what may be done with a definition ([`Guard`]). In the folder: what a manifest says about it (`policy`), who
 //! else has a definition (`claims`), reading the objects (`survey`), moving them out of
-//! versions that go (`migrate`), exporting them before they are deleted (`export`). Elsewhere: what breaks (engine `crdguard`), what
+//! versions that go (`migrate`), exporting them (`export`) before their definition is deleted (`removal`). Elsewhere: what breaks (engine `crdguard`), what
 //! follows (each applier).
 //!
 //! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
@@ -12,23 +12,25 @@ pub(crate) mod claims;
 pub(crate) mod export;
 mod migrate;
 mod policy;
+mod removal;
 pub(crate) mod survey;
 
 use crdguard::Verdict;
-use objects::Object;
+use objects::{Gvk, Object};
 use serde_json::Value;
 
 use self::claims::Mark;
-use self::export::{Exported, Job};
-use self::policy::{POLICY, Policy, REMOVAL};
+use self::policy::{POLICY, Policy};
+use self::removal::Removing;
 use super::context::Context;
 use super::target::Target;
-use crate::cluster::ClusterError;
+use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
+use crate::cluster::{Cluster, ClusterError};
 use crate::settings::CrdGuard;
 
-/// Attempts at the release of a definition that others write at the same time.
-const RELEASE_ATTEMPTS: u32 = 4;
+/// Attempts at a definition that others write at the same time.
+const UNMARK_ATTEMPTS: u32 = 4;
 
 /// Whether an object is a definition.
 pub(crate) fn is_definition(object: &Object) -> bool {
@@ -48,14 +50,14 @@ pub(crate) enum Change {
     Refused(String),
 }
 
-/// What may be done with a live definition that is not wanted any more.
+/// What was done with a live definition that is not wanted any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// It may be deleted.
-    Allowed,
-    /// It may be deleted with its objects, which are exported; the text says how to restore them.
+    /// It was deleted, and had no objects.
+    Deleted,
+    /// It was deleted with its objects, which are exported; the text says how to restore them.
     Exported(String),
-    /// It stays without an owner; the text names its users.
+    /// It stays without its owner; the text says why.
     Released(String),
 }
 
@@ -63,12 +65,14 @@ pub(crate) enum Removal {
 pub(crate) struct Guard<'a> {
     context: &'a Context,
     target: &'a Target,
+    /// Where the object is that applies there.
+    namespace: &'a str,
 }
 
 impl<'a> Guard<'a> {
-    /// At a target, for the identity that applies there.
-    pub(crate) fn new(context: &'a Context, target: &'a Target) -> Self {
-        Self { context, target }
+    /// At a target, for the identity that applies there and the object that has it applied, which is in a namespace.
+    pub(crate) fn new(context: &'a Context, target: &'a Target, namespace: &'a str) -> Self {
+        Self { context, target, namespace }
     }
 
     fn is_off(&self) -> bool {
@@ -170,14 +174,14 @@ impl<'a> Guard<'a> {
         new: &Object,
     ) -> Result<Option<Vec<String>>, ClusterError> {
         let fields = |it: &Object| Value::Object(it.fields().clone());
-        let surveyed =
-            survey::survey(self.target.as_ourselves(), fields(live), fields(new)).await?;
+        let (old, new) = (fields(live), fields(new));
+        let surveyed = survey::survey(self.target.as_ourselves(), self.namespace, old, new).await?;
         let verdict: Verdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
             Ok(verdict) => verdict,
             Err(why) => return Ok(Some(vec![format!("it cannot be judged: {why}")])),
         };
-        let is_named = self.may_list(live).await;
+        let is_named = may_list(&self.target.cluster, live).await;
         Ok(Some(verdict.lines(is_named)))
     }
 
@@ -214,114 +218,59 @@ impl<'a> Guard<'a> {
         let Some(live) = cluster.get(&resource, "", manifest.name()).await? else {
             return Ok(Ok(()));
         };
-        let is_named = self.may_list(&live).await;
+        let is_named = may_list(&self.target.cluster, &live).await;
         migrate::migrate(self.target, (&resource, live), manifest, (manager, is_named)).await
     }
 
-    /// Whether a live definition that left the manifests may be deleted; `mine` are the marks of its owner.
+    /// Removes a live definition that left the manifests; `mine` are the marks of its owner, and `propagation` is as in
+    /// `DeleteOptions`. Whether it may be deleted is decided directly before it is, so the caller waits for all of it.
     ///
     /// # Errors
-    /// The API server could not be asked; [`ClusterError::Withheld`] where the end is confirmed and the objects cannot be
+    /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be
     /// exported.
-    pub(crate) async fn removal(
+    pub(crate) async fn remove(
         &self,
         live: &Object,
         manager: &str,
         mine: &[Mark],
+        propagation: &str,
     ) -> Result<Removal, ClusterError> {
+        let theirs = &self.target.cluster;
         if self.is_off() || !is_definition(live) {
-            return Ok(Removal::Allowed);
+            let resource = theirs.resource(&live.gvk()).await?;
+            let (namespace, name, uid) = (live.namespace(), live.name(), live.uid());
+            theirs.delete_with(&resource, namespace, name, uid, propagation).await?;
+            return Ok(Removal::Deleted);
         }
-        if self.is_trusted() && live.annotation(REMOVAL) == Some(live.uid()) {
-            return self.confirmed(live, mine).await;
-        }
-        let mut users = claims::of(live, manager, mine);
-        let objects = survey::users(self.target.as_ourselves(), live).await?;
-        let is_named = !objects.is_none() && self.may_list(live).await;
-        users.extend(objects.text(is_named));
-        if users.is_empty() {
-            return Ok(Removal::Allowed);
-        }
-        let (name, uid) = (live.name(), live.uid());
-        let text = format!(
-            "CustomResourceDefinition {name} is released instead of deleted, because it is used by {}; to delete it \
-             with all its objects, delete it with `kubectl delete crd {name}`, or annotate it with {REMOVAL}={uid} \
-             before it leaves",
-            users.join(" and ")
-        );
-        Ok(Removal::Released(text))
-    }
-
-    /// Exports the objects of a definition that is deleted with them.
-    async fn confirmed(&self, live: &Object, mine: &[Mark]) -> Result<Removal, ClusterError> {
-        let (name, uid) = (live.name(), live.uid());
-        let cluster = &self.target.cluster;
-        if self.target.is_impersonated() {
-            // Who may not delete it has nothing exported.
-            let resource = cluster.resource(&live.gvk()).await?;
-            match cluster.try_delete(&resource, live.namespace(), name, uid).await {
-                Err(error) if error.code() == Some(403) => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-        }
-        let namespace = self.context.settings.runtime_namespace.as_str();
-        let job = Job { cluster: self.target.as_ourselves(), live, mine, namespace };
-        match job.run().await? {
-            Exported::Nothing => Ok(Removal::Allowed),
-            Exported::Objects(count) => {
-                let noun = if count == 1 { "object" } else { "objects" };
-                Ok(Removal::Exported(format!(
-                    "CustomResourceDefinition {name} is deleted with {count} {noun}, which are exported to Secrets in \
-                     namespace {namespace}; to restore them, run `windlass crd restore {name} --export {uid}`"
-                )))
-            }
-            Exported::Not(why) => Err(ClusterError::Withheld(format!(
-                "it is not deleted, because its objects cannot be exported: {why}; remove that cause, or the annotation \
-                 {REMOVAL}, or delete it without an export: `kubectl delete crd {name}`"
-            ))),
-        }
-    }
-
-    /// Removes the marks of its owner from a definition, so that no later prune deletes it, and what says that this field
-    /// manager applied it, so that it is no claim against the next owner.
-    ///
-    /// # Errors
-    /// The API server's refusal, such as that of a definition that is another by now.
-    pub(crate) async fn release(
-        &self,
-        live: &Object,
-        manager: &str,
-        mine: &[Mark],
-    ) -> Result<(), ClusterError> {
-        self.stripped(live, Some(manager), (manager, mine)).await
+        let site = export::Site {
+            namespace: self.context.settings.runtime_namespace.as_str(),
+            place: self.target.place(),
+            owner: self.namespace,
+            is_tenant: self.target.is_impersonated(),
+        };
+        let (ours, is_trusted) = (self.target.as_ourselves(), self.is_trusted());
+        let removing =
+            Removing { ours, theirs, live, manager, mine, propagation, is_trusted, site };
+        removing.run().await
     }
 
     /// Removes some marks from a definition that its owner keeps.
     ///
     /// # Errors
-    /// As those of [`Guard::release`].
+    /// The API server's refusal, such as that of a definition that is another by now.
     pub(crate) async fn unmark(
         &self,
         live: &Object,
         manager: &str,
         mine: &[Mark],
     ) -> Result<(), ClusterError> {
-        self.stripped(live, None, (manager, mine)).await
-    }
-
-    async fn stripped(
-        &self,
-        live: &Object,
-        gone: Option<&str>,
-        (manager, mine): (&str, &[Mark]),
-    ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&live.gvk()).await?;
         let (uid, mut live) = (live.uid().to_owned(), live.clone());
         for attempt in 1.. {
-            let patch = claims::without(&live, &uid, gone, mine);
+            let patch = claims::without(&live, &uid, None, mine);
             match cluster.merge_patch(&resource, ("", live.name()), &patch, manager).await {
-                Err(error) if error.is_conflict() && attempt < RELEASE_ATTEMPTS => {}
+                Err(error) if error.is_conflict() && attempt < UNMARK_ATTEMPTS => {}
                 written => return written.map(drop),
             }
             // It was written since it was read.
@@ -330,17 +279,24 @@ impl<'a> Guard<'a> {
         }
         Ok(())
     }
+}
 
-    /// Whether the applying identity may list the objects of a definition.
-    async fn may_list(&self, live: &Object) -> bool {
-        let spec = live.get("spec");
-        let text = |path: &str| spec.and_then(|it| it.pointer(path)).and_then(Value::as_str);
-        let (Some(group), Some(plural)) = (text("/group"), text("/names/plural")) else {
-            return false;
-        };
-        // Names are left out where that is not known.
-        self.target.cluster.may("list", group, plural).await.unwrap_or(false)
-    }
+/// The resource of definitions.
+pub(crate) fn definitions() -> Resource {
+    let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let plural = "customresourcedefinitions".to_owned();
+    Resource { gvk, plural, namespaced: false, watchable: true }
+}
+
+/// Whether an identity may list the objects of a definition.
+async fn may_list(cluster: &Cluster, live: &Object) -> bool {
+    let spec = live.get("spec");
+    let text = |path: &str| spec.and_then(|it| it.pointer(path)).and_then(Value::as_str);
+    let (Some(group), Some(plural)) = (text("/group"), text("/names/plural")) else {
+        return false;
+    };
+    // Names are left out where that is not known.
+    cluster.may("list", group, plural).await.unwrap_or(false)
 }
 
 /// Why a definition is not written, and how to go on.

@@ -232,6 +232,11 @@ impl RunPermit {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The namespace that it is granted to.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
     /// Waits for others without a permit, and goes on with one.
     ///
     /// While a part of a run waits, the other parts go on without one.

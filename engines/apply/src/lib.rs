@@ -31,4 +31,4 @@ pub use normalize::normalize;
 pub use order::prune_order;
 pub use plan::{Apply, Desired, FailedWait, HealthWish, Observed, Seen, SeenState, Step};
 pub use stages::{DuplicateObject, Manifest, Stage, StageKind, stages};
-pub use takeover::take_over;
+pub use takeover::{take_over, take_over_from};

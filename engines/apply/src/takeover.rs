@@ -35,7 +35,18 @@ pub fn take_over(live: &Object, manager: &str, overrides: &[String]) -> Option<V
             operations.push(json!({"op": "remove", "path": path}));
         }
     }
-    if let Some(entries) = merged_entries(live, manager, overrides) {
+    patch(live, operations, merged_entries(live, manager, |it| is_foreign(it, manager, overrides)))
+}
+
+/// The same for the fields of one manager, and nothing else.
+pub fn take_over_from(live: &Object, manager: &str, former: &str) -> Option<Value> {
+    let is_former =
+        |it: &Value| text(it, "manager") == former && text(it, "subresource").is_empty();
+    patch(live, Vec::new(), merged_entries(live, manager, is_former))
+}
+
+fn patch(live: &Object, mut operations: Vec<Value>, entries: Option<Vec<Value>>) -> Option<Value> {
+    if let Some(entries) = entries {
         operations
             .push(json!({"op": "replace", "path": "/metadata/managedFields", "value": entries}));
     }
@@ -67,7 +78,11 @@ fn is_foreign(entry: &Value, manager: &str, overrides: &[String]) -> bool {
 }
 
 /// `managedFields` after the take-over, or `None` when nobody foreign is there.
-fn merged_entries(live: &Object, manager: &str, overrides: &[String]) -> Option<Vec<Value>> {
+fn merged_entries(
+    live: &Object,
+    manager: &str,
+    is_foreign: impl Fn(&Value) -> bool,
+) -> Option<Vec<Value>> {
     let entries = live.meta("managedFields")?.as_array()?;
     let is_ours = |entry: &Value| {
         text(entry, "manager") == manager
@@ -82,7 +97,7 @@ fn merged_entries(live: &Object, manager: &str, overrides: &[String]) -> Option<
         if Some(i) == at {
             continue;
         }
-        if !is_foreign(entry, manager, overrides) {
+        if !is_foreign(entry) {
             kept.push(entry.clone());
             continue;
         }
@@ -207,6 +222,21 @@ mod tests {
         let helm = entry("helm", "Apply", json!({"f:z": {}}));
         assert_eq!(fields_after(json!([scale, apply, helm]), &[]), Value::Null);
         assert_eq!(fields_after(json!([helm]), &["hel"])[0]["manager"], "kustomize-controller");
+    }
+
+    #[test]
+    fn of_one_manager_the_fields_are_taken_over_and_of_no_other() {
+        let restored = entry("kubectl-windlass", "Update", json!({"f:a": {}}));
+        let edited = entry("kubectl-edit", "Update", json!({"f:b": {}}));
+        let mut status = entry("kubectl-windlass", "Update", json!({"f:status": {}}));
+        status["subresource"] = "status".into();
+        let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+        let live = live(annotations, json!([restored, edited, status]));
+        let patch = take_over_from(&live, "helm-controller", "kubectl-windlass").unwrap();
+        let ours = entry("helm-controller", "Apply", json!({"f:a": {}}));
+        assert_eq!(patch[0]["value"], json!([edited, status, ours]));
+        assert_eq!(patch.as_array().map(Vec::len), Some(2), "{patch}");
+        assert_eq!(take_over_from(&live, "helm-controller", "kubectl"), None);
     }
 
     #[test]

@@ -9,8 +9,11 @@ use std::io::{BufRead as _, BufReader, Cursor, Read as _, Write as _};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+
+use crate::definition::{Conversion, Definition, Fault};
 
 /// Bytes of a part: a Secret holds a MiB.
 const MAX_PART: usize = 900 * 1024;
@@ -19,7 +22,7 @@ const MAX_PART: usize = 900 * 1024;
 const MAX_PARTS: usize = 16;
 
 /// Longest line, in bytes: more than an API server stores.
-const MAX_LINE: u64 = 16 * 1024 * 1024;
+const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// Of `metadata` what an object has that is created again. Owner references are left out: their owners may have other
 /// uids by then, and Kubernetes deletes an object whose owner is not there.
@@ -27,8 +30,60 @@ const KEPT: [&str; 5] = ["name", "namespace", "labels", "annotations", "finalize
 
 /// The definition and the objects that were added do not fit into an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("they are more than {} KiB when packed", MAX_PART * MAX_PARTS / 1024)]
-pub struct TooLarge;
+pub enum TooLarge {
+    /// All of them.
+    #[error("they are more than {} KiB when packed", MAX_PART * MAX_PARTS / 1024)]
+    All,
+    /// One of them: it could not be read again.
+    #[error("one of them is larger than {} MiB", MAX_LINE / 1024 / 1024)]
+    One,
+}
+
+/// Why no version shows every object whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotWhole {
+    /// The definition cannot be read.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// Objects can be read only in versions that may lack fields of that of storage.
+    #[error("objects are stored in version {0}, which is not served; serve it")]
+    Unserved(String),
+    /// Objects that are stored in another version lose the fields that the version of storage does not have.
+    #[error(
+        "objects may be stored in version {stored} (`status.storedVersions`), whose schema is not that of {storage}, in \
+         which they would be read; write all of them back and remove {stored} from `status.storedVersions`, or let windlass \
+         do that by a manifest without {stored}"
+    )]
+    Stored {
+        /// That version.
+        stored: String,
+        /// That of storage.
+        storage: String,
+    },
+}
+
+/// The version in which every object of a live definition is read as it is stored.
+///
+/// # Errors
+/// There is none.
+pub fn whole(live: &Value) -> Result<(Definition, String), NotWhole> {
+    let definition = Definition::read(live)?;
+    let storage = definition.storage().ok_or(Fault::Field("spec.versions"))?;
+    if !storage.is_served {
+        return Err(NotWhole::Unserved(storage.name.clone()));
+    }
+    let storage = storage.name.clone();
+    let others = definition.stored.iter().filter(|it| **it != storage);
+    // A webhook says itself what an object of another version is.
+    for stored in others.filter(|_| definition.conversion == Conversion::None) {
+        let mut schema = Definition::schema(live, &storage)?;
+        schema.mark(&Definition::schema(live, stored)?);
+        if !schema.root.is_same {
+            return Err(NotWhole::Stored { stored: stored.clone(), storage });
+        }
+    }
+    Ok((definition, storage))
+}
 
 /// Packs a definition and its objects. Memory is bounded by the size of an export.
 pub struct Exporter {
@@ -69,12 +124,15 @@ impl Exporter {
     }
 
     fn line(&mut self, json: &[u8]) -> Result<(), TooLarge> {
+        if json.len() >= MAX_LINE {
+            return Err(TooLarge::One);
+        }
         // A line break in JSON is space between values; inside of strings it is escaped.
         for piece in json.split(|byte| *byte == b'\n') {
-            self.packed.write_all(piece).map_err(|_| TooLarge)?;
+            self.packed.write_all(piece).map_err(|_| TooLarge::All)?;
         }
-        self.packed.write_all(b"\n").map_err(|_| TooLarge)?;
-        (self.packed.get_ref().len() <= MAX_PART * MAX_PARTS).then_some(()).ok_or(TooLarge)
+        self.packed.write_all(b"\n").map_err(|_| TooLarge::All)?;
+        (self.packed.get_ref().len() <= MAX_PART * MAX_PARTS).then_some(()).ok_or(TooLarge::All)
     }
 
     /// Ends it.
@@ -82,9 +140,9 @@ impl Exporter {
     /// # Errors
     /// It is too large.
     pub fn finish(self) -> Result<Export, TooLarge> {
-        let packed = self.packed.finish().map_err(|_| TooLarge)?;
+        let packed = self.packed.finish().map_err(|_| TooLarge::All)?;
         if packed.len() > MAX_PART * MAX_PARTS {
-            return Err(TooLarge);
+            return Err(TooLarge::All);
         }
         let digest = digest(&[&packed]);
         let parts = packed.chunks(MAX_PART).map(<[u8]>::to_vec).collect();
@@ -107,14 +165,20 @@ pub enum ImportError {
     /// What is packed is no export.
     #[error("it cannot be unpacked: {0}")]
     Packed(String),
-    /// A line is no object.
-    #[error("an object in it cannot be read: {0}")]
-    Object(String),
+    /// A line is no object that can be read.
+    #[error("{name}: it cannot be read: {why}")]
+    Object {
+        /// Namespace and name, as far as they can be read.
+        name: String,
+        /// Says line and column, never values.
+        why: String,
+    },
 }
 
-/// Reads an export, line by line: the definition, then its objects.
+/// Reads an export, line by line: the definition, then its objects. What is packed wrongly ends it.
 pub struct Import {
     lines: BufReader<GzDecoder<Cursor<Vec<u8>>>>,
+    is_broken: bool,
 }
 
 impl Import {
@@ -128,7 +192,7 @@ impl Import {
             return Err(ImportError::Digest);
         }
         let lines = BufReader::new(GzDecoder::new(Cursor::new(parts.concat())));
-        Ok(Self { lines })
+        Ok(Self { lines, is_broken: false })
     }
 }
 
@@ -136,16 +200,19 @@ impl Iterator for Import {
     type Item = Result<Restored, ImportError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut line = Vec::new();
-        let mut limited = self.lines.by_ref().take(MAX_LINE);
-        match limited.read_until(b'\n', &mut line) {
-            Err(error) => Some(Err(ImportError::Packed(error.to_string()))),
-            Ok(0) => None,
-            Ok(_) if !line.ends_with(b"\n") => {
-                Some(Err(ImportError::Packed("a line is too long, or has no end".to_owned())))
-            }
-            Ok(_) => Some(Restored::read(&line)),
+        if self.is_broken {
+            return None;
         }
+        let mut line = Vec::new();
+        let mut limited = self.lines.by_ref().take(MAX_LINE as u64);
+        let broken = match limited.read_until(b'\n', &mut line) {
+            Err(error) => error.to_string(),
+            Ok(0) => return None,
+            Ok(_) if line.ends_with(b"\n") => return Some(Restored::read(&line)),
+            Ok(_) => "a line is too long, or has no end".to_owned(),
+        };
+        self.is_broken = true;
+        Some(Err(ImportError::Packed(broken)))
     }
 }
 
@@ -162,12 +229,12 @@ pub struct Restored {
 
 impl Restored {
     fn read(line: &[u8]) -> Result<Self, ImportError> {
+        let unread = |why: String| ImportError::Object { name: named(line), why };
         let value = serde_json::from_slice::<Map<String, Value>>(line);
-        // The text of the error says line and column, never values.
-        let mut fields = value.map_err(|error| ImportError::Object(error.to_string()))?;
+        let mut fields = value.map_err(|error| unread(error.to_string()))?;
         let status = fields.remove("status");
         let metadata = fields.get_mut("metadata").and_then(Value::as_object_mut);
-        let metadata = metadata.ok_or_else(|| ImportError::Object("no metadata".to_owned()))?;
+        let metadata = metadata.ok_or_else(|| unread("no metadata".to_owned()))?;
         let had_owners = metadata
             .get("ownerReferences")
             .and_then(Value::as_array)
@@ -175,6 +242,25 @@ impl Restored {
         metadata.retain(|field, _| KEPT.contains(&field.as_str()));
         Ok(Self { manifest: Value::Object(fields), status, had_owners })
     }
+}
+
+/// Namespace and name of an object whose other fields may be nested too deeply to be read.
+fn named(line: &[u8]) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Named {
+        namespace: String,
+        name: String,
+    }
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Named,
+    }
+    let Named { namespace, name } = match serde_json::from_slice::<Object>(line) {
+        Ok(object) => object.metadata,
+        Err(_) => return "an object".to_owned(),
+    };
+    if namespace.is_empty() { name } else { format!("{namespace}/{name}") }
 }
 
 #[cfg(test)]
@@ -226,8 +312,9 @@ mod tests {
         assert_eq!(Import::of(&parts, &digest).err(), Some(ImportError::Digest));
         let cut = &parts[0][..100];
         let of_cut = super::digest(&[cut]);
-        let mut broken = Import::of(&[cut.to_vec()], &of_cut).unwrap();
-        assert!(broken.any(|it| matches!(it, Err(ImportError::Packed(_)))));
+        let broken: Vec<_> = Import::of(&[cut.to_vec()], &of_cut).unwrap().take(9).collect();
+        let errors = broken.iter().filter(|it| matches!(it, Err(ImportError::Packed(_))));
+        assert_eq!(errors.count(), 1, "what is broken ends");
     }
 
     #[test]
@@ -243,6 +330,52 @@ mod tests {
             text.into_bytes()
         };
         let full = (0..200).find_map(|_| exporter.add(&line()).err());
-        assert_eq!(full, Some(TooLarge));
+        assert_eq!(full, Some(TooLarge::All));
+        let mut exporter = Exporter::new(&definition()).unwrap();
+        assert_eq!(exporter.add(&vec![b' '; MAX_LINE]), Err(TooLarge::One));
+        // What is exported can be read again.
+        exporter.add(&vec![b' '; MAX_LINE - 1]).unwrap();
+        let export = exporter.finish().unwrap();
+        let read = Import::of(&export.parts, &export.digest).unwrap().nth(1);
+        assert!(matches!(read, Some(Err(ImportError::Object { .. }))), "{read:?}");
+    }
+
+    #[test]
+    fn an_object_that_is_nested_too_deeply_is_named() {
+        let deep = format!("{}1{}", "[".repeat(400), "]".repeat(400));
+        let json = format!(
+            "{{\"spec\":{deep},\"metadata\":{{\"namespace\":\"shop\",\"name\":\"a\"}},\"status\":{deep}}}"
+        );
+        let mut exporter = Exporter::new(&definition()).unwrap();
+        exporter.add(json.as_bytes()).unwrap();
+        let export = exporter.finish().unwrap();
+        let read = Import::of(&export.parts, &export.digest).unwrap().nth(1);
+        let Some(Err(ImportError::Object { name, .. })) = read else { panic!("{read:?}") };
+        assert_eq!(name, "shop/a");
+    }
+
+    #[test]
+    fn objects_are_exported_only_in_a_version_that_shows_all_of_their_fields() {
+        let live = |served: bool, strategy: &str, stored: &[&str], field: &str| {
+            let schema = |field: &str| {
+                json!({"openAPIV3Schema": {"type": "object", "properties": {"spec":
+                    {"type": "object", "properties": {field: {"type": "string"}}}}}})
+            };
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "widgets.acme.io"}, "status": {"storedVersions": stored},
+                "spec": {"group": "acme.io", "names": {"kind": "Widget", "plural": "widgets"},
+                    "conversion": {"strategy": strategy},
+                    "versions": [
+                        {"name": "v1", "served": true, "storage": false, "schema": schema("a")},
+                        {"name": "v2", "served": served, "storage": true, "schema": schema(field)}]}})
+        };
+        let of = |live: Value| whole(&live).map(|(_, version)| version);
+        let (one, both): (&[&str], &[&str]) = (&["v2"], &["v1", "v2"]);
+        assert_eq!(of(live(true, "None", one, "b")), Ok("v2".to_owned()));
+        assert_eq!(of(live(false, "None", one, "b")), Err(NotWhole::Unserved("v2".to_owned())));
+        let stored = NotWhole::Stored { stored: "v1".to_owned(), storage: "v2".to_owned() };
+        assert_eq!(of(live(true, "None", both, "b")), Err(stored));
+        assert_eq!(of(live(true, "None", both, "a")), Ok("v2".to_owned()));
+        assert_eq!(of(live(true, "Webhook", both, "b")), Ok("v2".to_owned()));
     }
 }

@@ -29,7 +29,7 @@ mod verdict;
 mod tests;
 
 pub use definition::{Conversion, Definition, Fault, ServiceReference, Version};
-pub use export::{Export, Exporter, Import, ImportError, Restored, TooLarge};
+pub use export::{Export, Exporter, Import, ImportError, NotWhole, Restored, TooLarge, whole};
 pub use judge::{Facts, Judge, Presence};
 pub use migration::{Migration, Move};
 pub use schema::Schema;

@@ -1,30 +1,26 @@
 //! `windlass crd restore`: creates a definition and its objects from the export that was made before they were deleted.
 //!
 //! It can be repeated: what exists is left as it is, and what is missing is created.
-//! Elsewhere: making the export (`controllers::crd_guard::export`), reading it (engine `crdguard`).
+//! Elsewhere: making the export (`controllers::crd_guard::export`), finding it (`stored`), reading it (engine `crdguard`).
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
-use crdguard::{Definition, Import, ImportError, Restored};
+use crdguard::{Definition, ImportError, Restored};
 use futures::stream::{self, StreamExt as _};
-use objects::{Gvk, Object};
+use objects::Object;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::stored::Stored;
 use super::{Shown, definitions};
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::crd_guard::export::{
-    DIGEST, EXPORT, KEY, NAME, OBJECTS, PARTS, secret_name,
-};
-use crate::controllers::crd_guard::survey;
-
-/// The field manager of what is restored.
-const MANAGER: &str = "windlass";
+use crate::controllers::crd_guard::claims::UNOWNED;
+use crate::controllers::crd_guard::{is_definition, survey};
 
 /// How many objects are created at once.
 const AT_ONCE: usize = 8;
@@ -35,12 +31,21 @@ const SHOWN: usize = 50;
 /// How often the new definition is read until it is established.
 const POLL: Duration = Duration::from_millis(200);
 
+/// Attempts at an object that others write at the same time.
+const ATTEMPTS: u32 = 4;
+
+/// How many fields are named in which a definition differs from the exported one.
+const FIELDS: usize = 8;
+
 /// What is restored.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct How {
-    /// Export, by the uid of the deleted definition; by default the newest one
-    #[arg(long, value_name = "UID")]
+    /// Export, by its name or by the uid of the deleted definition; needed if there are several
+    #[arg(long, value_name = "EXPORT")]
     export: Option<String>,
+    /// Create the objects even though the definition that exists differs from the exported one
+    #[arg(long)]
+    accept_definition: bool,
     /// Only say what would be created
     #[arg(long)]
     dry_run: bool,
@@ -51,13 +56,18 @@ pub(super) struct How {
 #[serde(rename_all = "camelCase")]
 struct Outcome {
     name: String,
-    /// The uid of the definition that was deleted.
     export: String,
+    /// When the export was made.
+    exported_at: String,
     dry_run: bool,
     /// Whether the definition was created; otherwise it existed.
     definition_created: bool,
+    /// Fields in which the definition that exists differs from the exported one.
+    definition_differs: Vec<String>,
     created: u64,
     existing: u64,
+    /// Of those that exist: how many had no status, and were given it.
+    statuses: u64,
     /// Of those that were created: how many had owner references, which are left out.
     without_owners: u64,
     not_restored: u64,
@@ -71,88 +81,42 @@ struct Outcome {
 /// There is no such export, or the definition cannot be created.
 pub(super) async fn run(shown: &Shown, how: &How) -> anyhow::Result<ExitCode> {
     let (cluster, _) = shown.connection.open().await?;
-    let stored = Stored::find(&cluster, &shown.connection.namespace, shown.name(), how).await?;
-    let mut import = stored.read(&cluster, &shown.connection.namespace).await?;
+    let (namespace, name) = (&shown.connection.namespace, shown.name());
+    let found = Stored::find(&cluster, namespace, name, how.export.as_deref()).await;
+    let stored = found.with_context(|| format!("no export of {name} can be restored"))?;
+    let mut import = stored.read(&cluster, namespace).await?;
     let definition = import.next().context("the export is empty")??.manifest;
     let definition = Object::new(definition).context("the export has no definition")?;
+    // Whoever may create Secrets there says what is in them.
+    ensure!(
+        is_definition(&definition) && definition.name() == name,
+        "export {} is not of CustomResourceDefinition {name}, but of {}",
+        stored.name,
+        definition.id().subject()
+    );
+    let site = Site::prepare(&cluster, definition, how, shown.connection.timeout).await?;
     let mut outcome = Outcome {
-        name: shown.name().to_owned(),
-        export: stored.uid.clone(),
+        name: name.to_owned(),
+        export: stored.name.clone(),
+        exported_at: stored.time.clone(),
         dry_run: how.dry_run,
+        definition_created: site.is_new,
+        definition_differs: site.differs.clone(),
         ..Outcome::default()
     };
-    let site = Site::prepare(&cluster, definition, how.dry_run, shown.connection.timeout).await?;
-    outcome.definition_created = site.is_new;
     let writes = import.map(|object| site.restore(object));
     let mut writes = stream::iter(writes).buffer_unordered(AT_ONCE);
     while let Some(one) = writes.next().await {
         outcome.count(one);
     }
+    shown.print(&outcome, || outcome.text())?;
     let total = outcome.created + outcome.existing + outcome.not_restored;
     ensure!(
         total == stored.objects,
         "the export has {total} objects instead of {}",
         stored.objects
     );
-    shown.print(&outcome, || outcome.text())?;
     Ok(if outcome.not_restored == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// An export, as the annotations of its first Secret have it.
-struct Stored {
-    uid: String,
-    parts: usize,
-    objects: u64,
-    digest: String,
-    time: String,
-}
-
-impl Stored {
-    async fn find(
-        cluster: &Cluster,
-        namespace: &str,
-        name: &str,
-        how: &How,
-    ) -> anyhow::Result<Self> {
-        let secrets = cluster.resource(&Gvk::new("v1", "Secret")).await?;
-        let (all, _) = cluster.labelled(&secrets, namespace, EXPORT).await?;
-        let all = all.iter().filter_map(|it| Self::of(&it["metadata"], name));
-        let is_it = |it: &Self| how.export.as_ref().is_none_or(|uid| *uid == it.uid);
-        let found = all.filter(is_it).max_by(|a, b| a.time.cmp(&b.time));
-        found.with_context(|| match &how.export {
-            Some(uid) => format!("namespace {namespace} has no export {uid} of {name}"),
-            None => format!("namespace {namespace} has no export of {name}"),
-        })
-    }
-
-    /// From the metadata of the first Secret of an export of a definition.
-    fn of(meta: &Value, name: &str) -> Option<Self> {
-        let note = |key: &str| meta["annotations"][key].as_str();
-        let uid = meta["labels"][EXPORT].as_str()?.to_owned();
-        if note(NAME) != Some(name) || meta["name"].as_str() != Some(&secret_name(&uid, 0)) {
-            return None;
-        }
-        let parts = note(PARTS)?.parse().ok()?;
-        let objects = note(OBJECTS)?.parse().ok()?;
-        let time = meta["creationTimestamp"].as_str().unwrap_or_default().to_owned();
-        Some(Self { uid, parts, objects, digest: note(DIGEST)?.to_owned(), time })
-    }
-
-    async fn read(&self, cluster: &Cluster, namespace: &str) -> anyhow::Result<Import> {
-        let mut parts = Vec::new();
-        for at in 0..self.parts {
-            let name = secret_name(&self.uid, at);
-            let found = cluster.secret(namespace, &name).await?;
-            let part = found.and_then(|(mut data, _)| data.remove(KEY));
-            parts.push(part.with_context(|| {
-                format!(
-                    "Secret {namespace}/{name}, a part of the export, is missing or has no `{KEY}`"
-                )
-            })?);
-        }
-        let import = Import::of(&parts, &self.digest);
-        import.with_context(|| format!("export {} in namespace {namespace}", self.uid))
-    }
 }
 
 /// Where objects are created.
@@ -163,12 +127,14 @@ struct Site<'a> {
     manifest: Value,
     is_new: bool,
     dry_run: bool,
+    /// Fields in which the definition differs from the exported one.
+    differs: Vec<String>,
 }
 
 /// What came of one object.
 enum One {
     Created { had_owners: bool },
-    Existed,
+    Existed { was_given_status: bool },
     Failed(String),
 }
 
@@ -177,7 +143,7 @@ impl<'a> Site<'a> {
     async fn prepare(
         cluster: &'a Cluster,
         manifest: Object,
-        dry_run: bool,
+        how: &How,
         timeout: Duration,
     ) -> anyhow::Result<Self> {
         let crds = definitions(cluster).await?;
@@ -189,18 +155,25 @@ impl<'a> Site<'a> {
                 "CustomResourceDefinition {name} is still being deleted; run this again when it is gone"
             );
         }
+        let differs = live.as_ref().map(|live| differing(&manifest, live)).unwrap_or_default();
+        ensure!(
+            differs.is_empty() || how.accept_definition || how.dry_run,
+            "CustomResourceDefinition {name} exists and is not the exported one: {} differ; with --accept-definition the \
+             objects are created in it as far as they fit",
+            differs.join(", ")
+        );
         let is_new = live.is_none();
         let used = match live {
             Some(live) => live,
-            None if dry_run => manifest,
+            None if how.dry_run => manifest,
             None => {
-                cluster.create_object(&crds, &manifest, MANAGER, false).await?;
+                cluster.create_object(&crds, &manifest, UNOWNED, false).await?;
                 established(cluster, &crds, &name, timeout).await?
             }
         };
         let manifest = used.into_value();
         let definition = Definition::read(&manifest)?;
-        Ok(Self { cluster, definition, manifest, is_new, dry_run })
+        Ok(Self { cluster, definition, manifest, is_new, dry_run: how.dry_run, differs })
     }
 
     async fn restore(&self, object: Result<Restored, ImportError>) -> One {
@@ -216,53 +189,71 @@ impl<'a> Site<'a> {
         let at = if object.namespace().is_empty() { "" } else { "/" };
         let place = format!("{}{at}{}", object.namespace(), object.name());
         match self.create(object, status).await {
-            Ok(true) => One::Created { had_owners },
-            Ok(false) => One::Existed,
-            Err(error) => One::Failed(format!("{place}: {error}")),
+            Ok(None) => One::Created { had_owners },
+            Ok(Some(was_given_status)) => One::Existed { was_given_status },
+            Err(error) => One::Failed(format!("{place}: {error:#}")),
         }
     }
 
-    /// Creates an object with its status; `false` if it exists.
-    async fn create(&self, mut object: Object, status: Option<Value>) -> anyhow::Result<bool> {
+    /// Creates an object with its status; if it exists, tells whether it was given the status.
+    async fn create(&self, object: Object, status: Option<Value>) -> anyhow::Result<Option<bool>> {
         let version = object.gvk().version;
         ensure!(
             self.definition.serves(&version),
             "the definition does not serve version {version}"
         );
         let resource = survey::resource(&self.definition, &version);
-        let place = (object.namespace().to_owned(), object.name().to_owned());
+        let place = (object.namespace(), object.name());
         if self.dry_run {
             let is_there =
-                !self.is_new && self.cluster.get(&resource, &place.0, &place.1).await?.is_some();
-            return Ok(!is_there);
+                !self.is_new && self.cluster.get(&resource, place.0, place.1).await?.is_some();
+            return Ok(is_there.then_some(false));
         }
         let is_apart = self.has_status(&version);
+        let mut whole = object.clone();
         if let Some(status) = status.as_ref().filter(|_| !is_apart) {
-            object.fields_mut().insert("status".to_owned(), status.clone());
+            whole.fields_mut().insert("status".to_owned(), status.clone());
         }
-        let created = match self.cluster.create_object(&resource, &object, MANAGER, false).await {
+        // Fields that the definition does not have would be dropped without a word.
+        let created = match self.cluster.create_object(&resource, &whole, UNOWNED, true).await {
             Ok(_) => true,
             Err(error) if is_there(&error) => false,
             Err(error) => return Err(error.into()),
         };
-        let Some(status) = status.filter(|_| is_apart) else { return Ok(created) };
-        if created || self.lacks_status(&resource, &place).await? {
-            let patch = json!({"status": status});
-            let at = (place.0.as_str(), place.1.as_str());
-            let written = self.cluster.merge_patch_status(&resource, at, &patch, MANAGER).await;
+        let Some(status) = status.filter(|_| is_apart) else {
+            return Ok((!created).then_some(false));
+        };
+        let lacks_it = created || {
+            let live = self.cluster.get(&resource, place.0, place.1).await?;
+            live.is_some_and(|live| lacks_status(&live, &object))
+        };
+        if lacks_it {
+            let written = self.write_status(&resource, place, &status).await;
             written.context("it exists, but its status cannot be written")?;
         }
-        Ok(created)
+        Ok((!created).then_some(lacks_it))
     }
 
-    /// Whether an earlier restore was interrupted before it wrote the status.
-    async fn lacks_status(
+    /// Writes a status, and leaves it to the client that writes it next.
+    async fn write_status(
         &self,
         resource: &Resource,
-        (namespace, name): &(String, String),
-    ) -> Result<bool, ClusterError> {
-        let live = self.cluster.get(resource, namespace, name).await?;
-        Ok(live.is_some_and(|it| it.get("status").is_none()))
+        place: (&str, &str),
+        status: &Value,
+    ) -> Result<(), ClusterError> {
+        // A merge patch would drop what is null.
+        let add = json!([{"op": "add", "path": "/status", "value": status}]);
+        let mut live = self.cluster.json_patch_status(resource, place, &add, UNOWNED).await?;
+        for attempt in 1.. {
+            let Some(patch) = without_status_entry(&live) else { break };
+            match self.cluster.merge_patch(resource, place, &patch, UNOWNED).await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                written => return written.map(drop),
+            }
+            let Some(now) = self.cluster.get(resource, place.0, place.1).await? else { break };
+            live = now;
+        }
+        Ok(())
     }
 
     /// Whether the status of a version is written apart.
@@ -271,6 +262,43 @@ impl<'a> Site<'a> {
         let mut found = versions.into_iter().flatten().filter(|it| it["name"] == version);
         found.any(|it| it["subresources"]["status"].is_object())
     }
+}
+
+/// Fields in which a definition differs from the exported one.
+fn differing(exported: &Object, live: &Object) -> Vec<String> {
+    let spec = |it: &Object| {
+        let spec = it.get("spec").cloned().unwrap_or_default();
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "Spec", "metadata": {"name": "spec"}, "spec": spec}),
+        )
+    };
+    match (spec(exported), spec(live)) {
+        (Ok(exported), Ok(live)) => apply::compare::diff_paths(&exported, &live, FIELDS),
+        _ => vec!["/spec".to_owned()],
+    }
+}
+
+/// Whether an earlier restore was interrupted before it wrote the status of this object; one that another client created has
+/// another status.
+fn lacks_status(live: &Object, exported: &Object) -> bool {
+    let fields = |it: &Object| {
+        let mut fields = it.fields().clone();
+        fields.remove("metadata");
+        fields
+    };
+    live.get("status").is_none() && fields(live) == fields(exported)
+}
+
+/// The patch by which nobody has written the status of an object; a controller that applies it would otherwise not be able
+/// to remove anything from it.
+fn without_status_entry(live: &Object) -> Option<Value> {
+    let entries = live.meta("managedFields")?.as_array()?;
+    let is_ours = |it: &Value| it["manager"] == UNOWNED && it["subresource"] == "status";
+    let kept: Vec<&Value> = entries.iter().filter(|it| !is_ours(it)).collect();
+    (kept.len() < entries.len()).then(|| {
+        json!({"metadata": {"uid": live.uid(), "resourceVersion": live.meta("resourceVersion"),
+            "managedFields": kept}})
+    })
 }
 
 fn is_there(error: &ClusterError) -> bool {
@@ -313,7 +341,10 @@ impl Outcome {
                 self.created += 1;
                 self.without_owners += u64::from(had_owners);
             }
-            One::Existed => self.existing += 1,
+            One::Existed { was_given_status } => {
+                self.existing += 1;
+                self.statuses += u64::from(was_given_status);
+            }
             One::Failed(text) => {
                 self.not_restored += 1;
                 if self.errors.len() < SHOWN {
@@ -325,13 +356,19 @@ impl Outcome {
 
     fn text(&self) -> String {
         let (would, name) = (if self.dry_run { "would be " } else { "" }, &self.name);
-        let mut text = match self.definition_created {
-            true => format!("CustomResourceDefinition {name} {would}created\n"),
-            false => format!("CustomResourceDefinition {name} exists\n"),
-        };
+        let mut text = format!("export {}, made at {}\n", self.export, self.exported_at);
+        text.push_str(&match (self.definition_created, self.definition_differs.is_empty()) {
+            (true, _) => format!("CustomResourceDefinition {name} {would}created\n"),
+            (false, true) => format!("CustomResourceDefinition {name} exists\n"),
+            (false, false) => format!(
+                "CustomResourceDefinition {name} exists, and differs from the exported one: {}\n",
+                self.definition_differs.join(", ")
+            ),
+        });
         text.push_str(&format!("objects {would}created: {}\n", self.created));
         for (count, what) in [
             (self.existing, "objects that exist, and stay as they are"),
+            (self.statuses, "of these, objects without a status, which are given it"),
             (self.without_owners, "of the created, objects whose owner references are left out"),
             (self.not_restored, "objects that cannot be restored"),
         ] {
@@ -359,21 +396,26 @@ mod tests {
     fn the_outcome_says_what_exists_what_is_left_out_and_what_fails() {
         let mut outcome = Outcome {
             name: "widgets.acme.io".to_owned(),
+            export: "u-0123456789abcdef".to_owned(),
+            exported_at: "2026-11-24T10:00:00Z".to_owned(),
             definition_created: true,
             ..Outcome::default()
         };
         outcome.count(One::Created { had_owners: true });
         outcome.count(One::Created { had_owners: false });
-        outcome.count(One::Existed);
+        outcome.count(One::Existed { was_given_status: false });
+        outcome.count(One::Existed { was_given_status: true });
         for at in 0..=SHOWN {
             outcome.count(One::Failed(format!("shop/{at}: namespaces \"shop\" not found")));
         }
         outcome.errors.truncate(1);
         outcome.not_restored = 2;
         expect![[r#"
+            export u-0123456789abcdef, made at 2026-11-24T10:00:00Z
             CustomResourceDefinition widgets.acme.io created
             objects created: 2
-            objects that exist, and stay as they are: 1
+            objects that exist, and stay as they are: 2
+            of these, objects without a status, which are given it: 1
             of the created, objects whose owner references are left out: 1
             objects that cannot be restored: 2
               shop/0: namespaces "shop" not found
@@ -382,15 +424,41 @@ mod tests {
         .assert_eq(&outcome.text());
     }
 
+    fn object(fields: Value) -> Object {
+        let mut value = json!({"apiVersion": "acme.io/v1", "kind": "Widget",
+            "metadata": {"name": "a", "resourceVersion": "7", "uid": "u"}});
+        for (key, field) in fields.as_object().into_iter().flatten() {
+            value[key] = field.clone();
+        }
+        Object::new(value).unwrap()
+    }
+
     #[test]
-    fn an_export_is_found_by_its_first_secret() {
-        let meta = |part: usize, name: &str| {
-            json!({"name": secret_name("u", part), "labels": {EXPORT: "u"},
-                "annotations": {NAME: name, PARTS: "2", OBJECTS: "7", DIGEST: "sha256:x"}})
-        };
-        let found = Stored::of(&meta(0, "a.b"), "a.b").map(|it| (it.uid, it.parts, it.objects));
-        assert_eq!(found, Some(("u".to_owned(), 2, 7)));
-        assert!(Stored::of(&meta(1, "a.b"), "a.b").is_none());
-        assert!(Stored::of(&meta(0, "a.c"), "a.b").is_none());
+    fn an_object_that_somebody_else_created_keeps_its_empty_status() {
+        let exported = object(json!({"spec": {"size": 1}}));
+        assert!(lacks_status(&object(json!({"spec": {"size": 1}})), &exported));
+        assert!(!lacks_status(&object(json!({"spec": {"size": 2}})), &exported));
+        assert!(!lacks_status(&object(json!({"spec": {"size": 1}, "status": {}})), &exported));
+    }
+
+    #[test]
+    fn a_restored_status_belongs_to_nobody() {
+        let entry = |subresource: Value| json!({"manager": UNOWNED, "operation": "Update", "subresource": subresource});
+        let mut live = object(json!({}));
+        let entries = json!([entry(Value::Null), entry(json!("status"))]);
+        live.metadata_mut().insert("managedFields".to_owned(), entries);
+        let patch = without_status_entry(&live).unwrap();
+        assert_eq!(patch["metadata"]["managedFields"], json!([entry(Value::Null)]));
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        live.metadata_mut().insert("managedFields".to_owned(), json!([entry(Value::Null)]));
+        assert_eq!(without_status_entry(&live), None);
+    }
+
+    #[test]
+    fn a_definition_that_differs_is_told_by_its_fields() {
+        let of =
+            |kind: &str| object(json!({"spec": {"names": {"kind": kind}}, "status": {"a": kind}}));
+        assert_eq!(differing(&of("A"), &of("A")), Vec::<String>::new());
+        assert_eq!(differing(&of("A"), &of("B")), ["/spec/names/kind"]);
     }
 }

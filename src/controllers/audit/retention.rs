@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{SUBJECT_UID, resource};
 use crate::cluster::ClusterError;
+use crate::cluster::item::Shallow;
 use crate::cluster::pages::Part;
 use crate::controllers::context::Context;
 
@@ -85,15 +86,10 @@ async fn sweep(context: &Context) -> Result<(), ClusterError> {
         false => settings.runtime_namespace.as_str(),
     };
     let audits = resource();
-    let (mut all, mut from) = (Vec::new(), None);
-    loop {
-        let page =
-            context.cluster.page(&audits, namespace, Part::Metadata, from.as_deref()).await?;
-        all.extend(page.items.iter().filter_map(Kept::of));
-        from = page.next;
-        if from.is_none() {
-            break;
-        }
+    let mut all = Vec::new();
+    let mut pages = context.cluster.pages(&audits, namespace, Part::Metadata)?;
+    while let Some(page) = pages.next().await? {
+        all.extend(page.iter().filter_map(|Shallow(item)| Kept::of(item)));
     }
     let oldest = jiff::Timestamp::now().saturating_sub(settings.audit_retention_ttl);
     let gone = surplus(all, oldest.unwrap_or(Time::MIN), settings.audit_retention_records);

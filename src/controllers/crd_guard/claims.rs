@@ -40,17 +40,62 @@ const OWNERS: [(&str, &str, &str); 4] = [
     ("the Helm release", "meta.helm.sh/release-namespace", "meta.helm.sh/release-name"),
 ];
 
+/// The label of what Helm manages.
+pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
+
+/// Field manager of what has no owner yet: what was released or restored. The next owner takes its fields over; kustomizations do
+/// that, those of Flux too, because of how the name begins.
+pub(crate) const UNOWNED: &str = "kubectl-windlass";
+
+/// Whether a label or annotation says whose an object is.
+pub(super) fn is_of_owner(key: &str, value: &Value) -> bool {
+    OWNERS.iter().any(|(_, namespace, name)| key == *namespace || key == *name)
+        || (key == MANAGED_BY.0 && *value == MANAGED_BY.1)
+}
+
+/// What a definition says under a key of an owner.
+fn said<'o>(live: &'o Object, key: &str) -> Option<&'o str> {
+    live.label(key).or_else(|| live.annotation(key))
+}
+
+/// Whether the owner that an object names in this kind of marks is another than `mine` names; none if it names none.
+fn is_other(
+    live: &Object,
+    (_, namespace, name): (&str, &str, &str),
+    mine: &[Mark],
+) -> Option<bool> {
+    let is_mine = |key: &str| match said(live, key) {
+        Some(value) => mine.iter().any(|it| it.key == key && it.value == value),
+        None => true,
+    };
+    said(live, name).map(|_| !(is_mine(name) && is_mine(namespace)))
+}
+
+/// Whether a definition has another owner of a kind that `mine` is of: then it has left `mine`.
+pub(super) fn is_of_another(live: &Object, mine: &[Mark]) -> bool {
+    let has_kind = |name: &str| mine.iter().any(|it| it.key == name);
+    let mut kinds = OWNERS.into_iter().filter(|(_, _, name)| has_kind(name));
+    kinds.any(|kind| is_other(live, kind, mine) == Some(true))
+}
+
+/// Whether a definition has one of these marks.
+pub(super) fn has_any(live: &Object, mine: &[Mark]) -> bool {
+    mine.iter().any(|it| it.is_on(live))
+}
+
+/// Whether nobody has a definition that was released or restored: the next owner may have it, whoever that is.
+pub(crate) fn is_unowned(live: &Object) -> bool {
+    let is_marked = OWNERS.iter().any(|(_, _, name)| said(live, name).is_some());
+    super::is_definition(live) && !is_marked && entries(live).any(|it| it["manager"] == UNOWNED)
+}
+
 /// Others who have a definition besides `mine` and a field manager.
 pub(crate) fn of(live: &Object, manager: &str, mine: &[Mark]) -> Vec<String> {
     let mut all = Vec::new();
     for (what, namespace, name) in OWNERS {
-        let said = |key: &str| live.label(key).or_else(|| live.annotation(key));
-        let is_mine = |key: &str| match said(key) {
-            Some(value) => mine.iter().any(|it| it.key == key && it.value == value),
-            None => true,
-        };
-        if let Some(named) = said(name).filter(|_| !(is_mine(name) && is_mine(namespace))) {
-            all.push(format!("{what} {}/{named}", said(namespace).unwrap_or_default()));
+        if is_other(live, (what, namespace, name), mine) == Some(true) {
+            let place = said(live, namespace).unwrap_or_default();
+            all.push(format!("{what} {place}/{}", said(live, name).unwrap_or_default()));
         }
     }
     for entry in entries(live) {
@@ -71,7 +116,8 @@ fn applier(entry: &Value) -> Option<&str> {
     entry["manager"].as_str().filter(|_| is_apply)
 }
 
-/// The patch that removes `mine` from a definition with this uid, and the entry of a field manager that is `gone`.
+/// The patch that removes `mine` from a definition with this uid. What a field manager that is `gone` applied becomes that of
+/// [`UNOWNED`], so that the next owner takes it over; but not where that one has it already, under the same name.
 pub(super) fn without(live: &Object, uid: &str, gone: Option<&str>, mine: &[Mark]) -> Value {
     let taken = |is_label: bool| -> Map<String, Value> {
         let of = mine.iter().filter(|it| it.is_label == is_label && it.is_on(live));
@@ -79,12 +125,15 @@ pub(super) fn without(live: &Object, uid: &str, gone: Option<&str>, mine: &[Mark
     };
     let mut patch = json!({"metadata": {"uid": uid, "resourceVersion": live.meta("resourceVersion"),
         "labels": taken(true), "annotations": taken(false)}});
-    if let Some(gone) = gone {
-        let kept = entries(live).filter(|it| applier(it) != Some(gone)).cloned();
-        let kept: Vec<Value> = kept.collect();
-        // An empty list would change nothing.
-        let kept = if kept.is_empty() { vec![json!({})] } else { kept };
-        patch["metadata"]["managedFields"] = kept.into();
+    if let Some(gone) = gone.filter(|_| !is_of_another(live, mine)) {
+        let unowned = entries(live).cloned().map(|mut it| {
+            if applier(&it) == Some(gone) {
+                it["manager"] = UNOWNED.into();
+                it["operation"] = "Update".into();
+            }
+            it
+        });
+        patch["metadata"]["managedFields"] = unowned.collect();
     }
     patch
 }
@@ -117,14 +166,67 @@ mod tests {
         );
         assert!(mine[0].is_on(&live) && !mine[3].is_on(&live));
         let patch = without(&live, "u", Some("helm-controller"), &mine);
-        assert_eq!(
-            patch["metadata"]["managedFields"],
-            json!([{"manager": "kube-apiserver", "operation": "Update"},
-                {"manager": "argocd", "operation": "Apply"}])
-        );
+        // Another release has it under the same name.
+        assert_eq!(patch["metadata"]["managedFields"], Value::Null);
         let labels =
             json!({"helm.toolkit.fluxcd.io/name": null, "helm.toolkit.fluxcd.io/namespace": null});
         assert_eq!(patch["metadata"]["labels"], labels);
         assert_eq!(patch["metadata"]["annotations"], json!({"meta.helm.sh/release-name": null}));
+    }
+
+    #[test]
+    fn what_the_next_owner_has_under_the_same_name_is_left_to_it() {
+        let owned = |name: &str| {
+            Object::new(
+                json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "a.b", "labels": {"kustomize.toolkit.fluxcd.io/name": name,
+                    "kustomize.toolkit.fluxcd.io/namespace": "infra"},
+                    "managedFields": [{"manager": "kustomize-controller", "operation": "Apply"}]}}),
+            )
+            .unwrap()
+        };
+        let mine = [
+            Mark::label("kustomize.toolkit.fluxcd.io/name", "one"),
+            Mark::label("kustomize.toolkit.fluxcd.io/namespace", "infra"),
+        ];
+        let (before, moved) = (owned("one"), owned("two"));
+        assert!(!is_of_another(&before, &mine) && is_of_another(&moved, &mine));
+        let managed = |live: &Object| {
+            without(live, "u", Some("kustomize-controller"), &mine)["metadata"]["managedFields"]
+                .clone()
+        };
+        assert_eq!(managed(&before), json!([{"manager": UNOWNED, "operation": "Update"}]));
+        assert_eq!(managed(&moved), Value::Null);
+        // An owner of another kind has fields of its own.
+        let release = [
+            Mark::annotation("meta.helm.sh/release-name", "app"),
+            Mark::annotation("meta.helm.sh/release-namespace", "infra"),
+        ];
+        assert!(!is_of_another(&moved, &release));
+    }
+
+    #[test]
+    fn what_was_released_may_be_taken_over_by_whoever_comes_next() {
+        let definition = |manager: &str, owner: &str| {
+            Object::new(
+                json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "a.b", "annotations": {owner: "app"},
+                    "managedFields": [{"manager": manager, "operation": "Update"}]}}),
+            )
+            .unwrap()
+        };
+        assert!(is_unowned(&definition(UNOWNED, "note")));
+        assert!(!is_unowned(&definition("kubectl", "note")));
+        assert!(!is_unowned(&definition(UNOWNED, "meta.helm.sh/release-name")));
+    }
+
+    #[test]
+    fn marks_of_owners_are_told_from_others() {
+        for key in ["meta.helm.sh/release-name", "helmfile.windlass.dev/namespace"] {
+            assert!(is_of_owner(key, &json!("x")), "{key}");
+        }
+        assert!(is_of_owner("app.kubernetes.io/managed-by", &json!("Helm")));
+        assert!(!is_of_owner("app.kubernetes.io/managed-by", &json!("me")));
+        assert!(!is_of_owner("app.kubernetes.io/name", &json!("Helm")));
     }
 }

@@ -1,27 +1,32 @@
 //! Exports the objects of a definition that is about to be deleted with them, to Secrets in windlass's namespace.
 //!
 //! The objects are read and stored, and compared with the cluster once more, before the definition is deleted. A definition
-//! whose objects cannot be exported is not deleted.
-//! Elsewhere: what an export is made of (engine `crdguard`), creating its objects again (`cli::crd`).
+//! whose objects cannot be exported, or that could not be created again, is not deleted.
+//! The names of the Secrets say what is in them, so an export is never written over another one.
+//! In the folder: what a namespace has room for (`room`). Elsewhere: what an export is made of (engine `crdguard`), creating
+//! its objects again (`cli::crd`), deleting the definition (`removal`).
 
+mod room;
+
+use std::collections::BTreeSet;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crdguard::{Definition, Export, Exporter, TooLarge};
+use crdguard::{Export, Exporter, TooLarge};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 
-use super::claims::Mark;
+use super::claims;
 use super::policy::REMOVAL;
 use super::survey;
 use crate::cluster::discovery::Resource;
-use crate::cluster::item::Verbatim;
-use crate::cluster::objects::Mode;
+use crate::cluster::item::{Shallow, Verbatim};
 use crate::cluster::pages::Part;
 use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::permit::Permits;
 
 /// Label of a Secret that is part of an export: the uid of the definition.
 pub(crate) const EXPORT: &str = "windlass.dev/crd-export";
@@ -38,17 +43,26 @@ pub(crate) const OBJECTS: &str = "windlass.dev/crd-export-objects";
 /// Annotation: the digest of all parts.
 pub(crate) const DIGEST: &str = "windlass.dev/crd-export-digest";
 
+/// Annotation: when it was made. A copy in another cluster has another time of creation.
+pub(crate) const TIME: &str = "windlass.dev/crd-export-time";
+
+/// Annotation: the namespace whose ServiceAccount deletes the definition, if one does.
+const TENANT: &str = "windlass.dev/crd-export-tenant";
+
 /// The key in its data.
 pub(crate) const KEY: &str = "export.jsonl.gz";
 
 /// The field manager of these Secrets.
 const MANAGER: &str = "windlass";
 
-/// Most Secrets of exports in a cluster: the API server keeps them until a person deletes them.
-const MOST_SECRETS: usize = 64;
+/// How many digits of the digest are in the name of an export.
+const DIGITS: usize = 16;
 
-/// How many exports are made at once: each is in memory until it is stored.
-static EXPORTING: Semaphore = Semaphore::const_new(4);
+/// How many exports are made at once, in turns of one for each namespace: each is in memory until it is stored.
+static EXPORTING: LazyLock<Permits> = LazyLock::new(|| Permits::shared(2, 1));
+
+/// Definitions that are exported, each by one at once: who comes second finds out that there is nothing left to do.
+static IN_WORK: LazyLock<Permits> = LazyLock::new(|| Permits::shared(usize::MAX, 1));
 
 /// How long one of them may take.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -56,18 +70,31 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// How often an export is begun again because objects changed.
 const ATTEMPTS: u32 = 3;
 
-/// The name of the Secret with a part of an export.
-pub(crate) fn secret_name(uid: &str, part: usize) -> String {
-    format!("crd-export-{uid}-{part}")
+/// What an export is called: the uid of the definition, and the first digits of the digest.
+pub(crate) fn export_name(uid: &str, digest: &str) -> String {
+    let digits = digest.trim_start_matches("sha256:");
+    format!("{uid}-{}", digits.get(..DIGITS).unwrap_or(digits))
+}
+
+/// The name of the Secret with a part of an export of this name.
+pub(crate) fn secret_name(export: &str, part: usize) -> String {
+    format!("crd-export-{export}-{part}")
+}
+
+fn secrets() -> Resource {
+    let (gvk, plural) = (Gvk::new("v1", "Secret"), "secrets".to_owned());
+    Resource { gvk, plural, namespaced: true, watchable: true }
 }
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Exported {
-    /// There is nothing to be exported: no object, or the definition is gone or being deleted.
+    /// There is no object.
     Nothing,
-    /// So many objects.
-    Objects(u64),
+    /// So many objects, in the export of this name.
+    Objects(u64, String),
+    /// The definition is gone, or not as it was read any more.
+    Changed,
     /// They are not exported, and why.
     Not(String),
 }
@@ -76,175 +103,254 @@ pub(super) enum Exported {
 #[derive(PartialEq, Eq)]
 struct Seen(Vec<u8>);
 
-/// Where an export comes from and where it is stored.
+/// Where an export is stored, and on whose behalf it is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Site<'a> {
+    /// windlass's namespace.
+    pub(super) namespace: &'a str,
+    /// Tells the cluster from others; empty for windlass's own.
+    pub(super) place: &'a str,
+    /// The namespace of the Kustomization or release that gives the definition up.
+    pub(super) owner: &'a str,
+    /// Whether that one acts as a ServiceAccount.
+    pub(super) is_tenant: bool,
+}
+
+/// An export of the objects of a definition.
 pub(super) struct Job<'a> {
     /// In windlass's own name.
     pub(super) cluster: &'a Cluster,
+    /// In the name of whoever applied the definition, and so may create some.
+    pub(super) theirs: &'a Cluster,
     /// The definition as it was read.
     pub(super) live: &'a Object,
-    /// The marks of its owner, which the export does not have.
-    pub(super) mine: &'a [Mark],
-    /// windlass's namespace.
-    pub(super) namespace: &'a str,
+    pub(super) site: Site<'a>,
 }
 
+/// Secrets that an attempt has made.
+type Made = Mutex<Vec<Object>>;
+
 impl Job<'_> {
-    /// Exports the objects.
+    /// Exports the objects. What is not exported in the end leaves no Secret.
     ///
     /// # Errors
     /// The API server could not be asked.
     pub(super) async fn run(&self) -> Result<Exported, ClusterError> {
-        let _one = EXPORTING.acquire().await;
-        match tokio::time::timeout(LIMIT, self.exported()).await {
+        let definition = format!("{} {}", self.site.place, self.live.uid());
+        let _this = IN_WORK.acquire(&definition).await;
+        let _one = EXPORTING.acquire(self.site.owner).await;
+        let made = Made::default();
+        let exported = tokio::time::timeout(LIMIT, self.exported(&made)).await;
+        let is_kept = matches!(exported, Ok(Ok(Exported::Objects(..))));
+        if !is_kept {
+            self.discard(&made).await;
+        }
+        match exported {
             Ok(Err(error)) if !error.is_of_server() => Ok(Exported::Not(error.to_string())),
             Ok(exported) => exported,
             Err(_) => Ok(Exported::Not(format!("it took more than {} s", LIMIT.as_secs()))),
         }
     }
 
-    async fn exported(&self) -> Result<Exported, ClusterError> {
+    async fn exported(&self, made: &Made) -> Result<Exported, ClusterError> {
         let fields = Value::Object(self.live.fields().clone());
-        let definition = match Definition::read(&fields) {
-            Ok(definition) => definition,
-            Err(fault) => return Ok(Exported::Not(fault.to_string())),
+        let (definition, version) = match crdguard::whole(&fields) {
+            Ok(found) => found,
+            Err(why) => return Ok(Exported::Not(why.to_string())),
         };
-        let Some(version) = definition.readable() else {
-            return Ok(Exported::Not("no version is served".to_owned()));
-        };
-        let resource = survey::resource(&definition, &version.name);
-        let crds = self.cluster.resource(&self.live.gvk()).await?;
+        let resource = survey::resource(&definition, &version);
+        let crds = super::definitions();
+        if let Some(why) = self.refusal(&crds).await? {
+            let text = format!("the definition could not be created again: {why}");
+            return Ok(Exported::Not(text));
+        }
+        let mut why = "they change while they are exported; stop what writes them";
         for _ in 0..ATTEMPTS {
-            let Some(now) = self.current(&crds).await? else { return Ok(Exported::Nothing) };
-            let read = match self.read(&resource, &now).await {
+            let (export, seen) = match self.read(&resource).await {
                 // Whose names were never accepted has no objects.
                 Err(error) if error.code() == Some(404) && !survey::is_established(&fields) => {
                     return Ok(Exported::Nothing);
                 }
-                read => read?,
+                Err(error) if error.code() == Some(410) => {
+                    why = "the list of them expires before it is read, mostly because a conversion webhook is slow";
+                    continue;
+                }
+                read => match read? {
+                    Ok((export, _)) if export.objects == 0 => return Ok(Exported::Nothing),
+                    Ok(read) => read,
+                    Err(error) => return Ok(Exported::Not(error.to_string())),
+                },
             };
-            let (export, seen) = match read {
-                Ok((export, _)) if export.objects == 0 => return Ok(Exported::Nothing),
-                Ok(read) => read,
-                Err(error) => return Ok(Exported::Not(error.to_string())),
-            };
-            // Where another client deletes it, what was read may be less than an earlier export has.
-            let Some(still) = self.current(&crds).await? else { return Ok(Exported::Nothing) };
-            if still.generation() != now.generation() {
-                continue;
+            // Where another client deletes it, what was read may be less than there was.
+            if !self.is_current(&crds).await? {
+                return Ok(Exported::Changed);
             }
-            if let Err(text) = self.store(&export).await? {
+            if let Err(text) = self.store(&export, made).await? {
                 return Ok(Exported::Not(text));
             }
-            if self.seen(&resource).await? == seen {
-                return Ok(Exported::Objects(export.objects));
+            match self.seen(&resource).await {
+                Ok(now) if now == seen => {
+                    let name = export_name(self.live.uid(), &export.digest);
+                    return Ok(Exported::Objects(export.objects, name));
+                }
+                Err(error) if error.code() != Some(410) => return Err(error),
+                Ok(_) | Err(_) => self.discard(made).await,
             }
         }
-        let text = "they change while they are exported; stop what writes them";
-        Ok(Exported::Not(text.to_owned()))
+        Ok(Exported::Not(why.to_owned()))
     }
 
-    /// The definition as it is now; none if it is gone, another or being deleted.
-    async fn current(&self, crds: &Resource) -> Result<Option<Object>, ClusterError> {
+    /// Why the definition could not be created again.
+    async fn refusal(&self, crds: &Resource) -> Result<Option<String>, ClusterError> {
+        let Ok(manifest) = Object::new(self.manifest()) else {
+            return Ok(Some("it is not an object".to_owned()));
+        };
+        // What is valid is refused because it exists.
+        match self.theirs.try_create(crds, &manifest, MANAGER).await {
+            Ok(()) => Ok(None),
+            Err(error) if error.code() == Some(409) => Ok(None),
+            Err(error) if error.is_of_server() => Err(error),
+            // Who applies it may be allowed to change it only.
+            Err(error) if error.code() == Some(403) => {
+                let spec = self.live.get("spec");
+                let is_old = spec.is_some_and(|it| it["preserveUnknownFields"] == true);
+                Ok(is_old.then(|| "`spec.preserveUnknownFields` is true".to_owned()))
+            }
+            Err(error) => Ok(Some(error.to_string())),
+        }
+    }
+
+    /// Whether the definition is as it was read.
+    async fn is_current(&self, crds: &Resource) -> Result<bool, ClusterError> {
         let now = self.cluster.get(crds, "", self.live.name()).await?;
-        Ok(now.filter(|it| it.uid() == self.live.uid() && !is_leaving(it)))
+        let of = |it: &Object| (it.uid().to_owned(), it.meta("resourceVersion").cloned());
+        Ok(now.is_some_and(|now| of(&now) == of(self.live)))
     }
 
     /// All objects that are not being deleted.
     async fn read(
         &self,
         resource: &Resource,
-        definition: &Object,
     ) -> Result<Result<(Export, Seen), TooLarge>, ClusterError> {
-        let mut exporter = match Exporter::new(&self.manifest(definition)) {
+        let mut exporter = match Exporter::new(&self.manifest()) {
             Ok(exporter) => exporter,
             Err(error) => return Ok(Err(error)),
         };
-        let (mut seen, mut from) = (Sha256::new(), None);
-        loop {
-            let (mut items, next) = self.cluster.verbatim_page(resource, from.as_deref()).await?;
+        let (mut seen, mut pages) = (Sha256::new(), self.cluster.verbatim_pages(resource)?);
+        while let Some(mut items) = pages.next().await? {
             items.retain(|it| it.meta.deletion_timestamp.is_none());
             items.iter().for_each(|it| see(&mut seen, &it.meta.uid, &it.meta.resource_version));
             exporter = match packed(exporter, items).await? {
                 Ok(exporter) => exporter,
                 Err(error) => return Ok(Err(error)),
             };
-            from = next;
-            if from.is_none() {
-                let seen = Seen(seen.finalize().to_vec());
-                return Ok(exporter.finish().map(|export| (export, seen)));
-            }
         }
+        let seen = Seen(seen.finalize().to_vec());
+        Ok(exporter.finish().map(|export| (export, seen)))
     }
 
-    /// The definition as it is created again: without what an API server sets, and without its owner.
-    fn manifest(&self, definition: &Object) -> Value {
-        let mut manifest = definition.clone();
+    /// The definition as it is created again: without what an API server sets, and without owners.
+    fn manifest(&self) -> Value {
+        let mut manifest = self.live.clone();
         manifest.fields_mut().remove("status");
         let metadata = manifest.metadata_mut();
         metadata.retain(|field, _| ["name", "labels", "annotations"].contains(&field.as_str()));
-        for (field, is_label) in [("labels", true), ("annotations", false)] {
-            let Some(all) = metadata.get_mut(field).and_then(Value::as_object_mut) else {
-                continue;
-            };
-            let is_mine =
-                |key: &String| self.mine.iter().any(|it| it.is_label == is_label && it.key == key);
-            all.retain(|key, _| key != REMOVAL && !is_mine(key));
+        for field in ["labels", "annotations"] {
+            if let Some(all) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+                all.retain(|key, value| key != REMOVAL && !claims::is_of_owner(key, value));
+            }
         }
         manifest.into_value()
     }
 
     /// What there is now, without its contents.
     async fn seen(&self, resource: &Resource) -> Result<Seen, ClusterError> {
-        let (mut seen, mut from) = (Sha256::new(), None);
-        loop {
-            let page = self.cluster.page(resource, "", Part::Metadata, from.as_deref()).await?;
-            for item in &page.items {
+        let mut seen = Sha256::new();
+        let mut pages = self.cluster.pages(resource, "", Part::Metadata)?;
+        while let Some(page) = pages.next().await? {
+            for Shallow(item) in &page {
                 let meta = &item["metadata"];
                 let text = |key: &str| meta[key].as_str().unwrap_or_default();
                 if meta["deletionTimestamp"].is_null() {
                     see(&mut seen, text("uid"), text("resourceVersion"));
                 }
             }
-            from = page.next;
-            if from.is_none() {
-                return Ok(Seen(seen.finalize().to_vec()));
+        }
+        Ok(Seen(seen.finalize().to_vec()))
+    }
+
+    /// Stores an export, and makes sure that all of it is there. The inner error says why it cannot be stored.
+    async fn store(
+        &self,
+        export: &Export,
+        made: &Made,
+    ) -> Result<Result<(), String>, ClusterError> {
+        let (secrets, Site { namespace, .. }) = (secrets(), self.site);
+        let wanted = self.secrets_of(export)?;
+        let names: BTreeSet<&str> = wanted.iter().map(Object::name).collect();
+        let (listed, is_more) = self.cluster.labelled(&secrets, namespace, EXPORT).await?;
+        if let Some(text) = room::lacking(&listed, is_more, &names, &self.site) {
+            return Ok(Err(text));
+        }
+        for secret in &wanted {
+            let is_right = |it: &Object| {
+                it.get("data").map(|it| &it[KEY]) == secret.get("data").map(|it| &it[KEY])
+            };
+            let stored = match self.cluster.create_object(&secrets, secret, MANAGER, false).await {
+                Ok(stored) => {
+                    made.lock().unwrap_or_else(PoisonError::into_inner).push(stored.clone());
+                    Some(stored)
+                }
+                // It says itself what it holds; an earlier attempt was interrupted.
+                Err(error) if error.code() == Some(409) => {
+                    self.cluster.get(&secrets, namespace, secret.name()).await?
+                }
+                Err(error) => return Err(error),
+            };
+            if !stored.as_ref().is_some_and(is_right) {
+                let name = secret.name();
+                return Ok(Err(format!(
+                    "Secret {namespace}/{name} does not have what was written to it, for example because of an admission webhook; delete it"
+                )));
+            }
+        }
+        let (listed, _) = self.cluster.labelled(&secrets, namespace, EXPORT).await?;
+        let is_listed = |name: &str| listed.iter().any(|it| it["metadata"]["name"] == name);
+        Ok(match names.into_iter().find(|it| !is_listed(it)) {
+            Some(name) => Err(format!("Secret {namespace}/{name} was written and is not there")),
+            None => Ok(()),
+        })
+    }
+
+    fn secrets_of(&self, export: &Export) -> Result<Vec<Object>, ClusterError> {
+        let (uid, Site { namespace, owner, is_tenant, .. }) = (self.live.uid(), self.site);
+        let name = export_name(uid, &export.digest);
+        let mut notes = json!({NAME: self.live.name(), PARTS: export.parts.len().to_string(),
+            OBJECTS: export.objects.to_string(), DIGEST: export.digest,
+            TIME: jiff::Timestamp::now().to_string()});
+        if is_tenant {
+            notes[TENANT] = owner.into();
+        }
+        let secret = |(at, part): (usize, &Vec<u8>)| {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": EXPORT,
+                "metadata": {"name": secret_name(&name, at), "namespace": namespace,
+                    "labels": {EXPORT: uid}, "annotations": notes},
+                "data": {KEY: STANDARD.encode(part)}});
+            Object::new(secret).map_err(|error| ClusterError::NoAnswer(error.to_string()))
+        };
+        export.parts.iter().enumerate().map(secret).collect()
+    }
+
+    /// Deletes what an attempt has made; what it found stays.
+    async fn discard(&self, made: &Made) {
+        let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
+        for secret in made {
+            let (namespace, name, uid) = (secret.namespace(), secret.name(), secret.uid());
+            if let Err(error) = self.cluster.delete(&secrets(), namespace, name, uid).await {
+                tracing::warn!(namespace, name, error = %error, "failed to delete part of an export that was given up");
             }
         }
     }
-
-    /// Stores an export; an earlier one of the same definition is replaced. The inner error says why it cannot be stored.
-    async fn store(&self, export: &Export) -> Result<Result<(), String>, ClusterError> {
-        let (uid, count) = (self.live.uid(), export.parts.len());
-        let secrets = self.cluster.resource(&Gvk::new("v1", "Secret")).await?;
-        let others = format!("{EXPORT},{EXPORT}!={uid}");
-        let (others, is_more) = self.cluster.labelled(&secrets, self.namespace, &others).await?;
-        if is_more || others.len() + count > MOST_SECRETS {
-            return Ok(Err(format!(
-                "the export needs {count} Secrets, and namespace {} may have {MOST_SECRETS} of exports and has {}; delete \
-                 those that are no longer needed: `kubectl delete secret -n {} -l {EXPORT}=<uid>`",
-                self.namespace,
-                others.len(),
-                self.namespace
-            )));
-        }
-        for (at, part) in export.parts.iter().enumerate() {
-            let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": EXPORT,
-                "metadata": {"name": secret_name(uid, at), "namespace": self.namespace,
-                    "labels": {EXPORT: uid},
-                    "annotations": {NAME: self.live.name(), PARTS: count.to_string(),
-                        OBJECTS: export.objects.to_string(), DIGEST: export.digest}},
-                "data": {KEY: STANDARD.encode(part)}});
-            let secret =
-                Object::new(secret).map_err(|error| ClusterError::NoAnswer(error.to_string()))?;
-            self.cluster.apply(&secrets, &secret, MANAGER, Mode::Write).await?;
-        }
-        Ok(Ok(()))
-    }
-}
-
-/// Whether an object is being deleted.
-fn is_leaving(object: &Object) -> bool {
-    object.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
 }
 
 fn see(seen: &mut Sha256, uid: &str, version: &str) {

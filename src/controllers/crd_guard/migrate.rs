@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::survey;
 use crate::cluster::discovery::Resource;
-use crate::cluster::item::LIST_LIMIT;
+use crate::cluster::item::Shallow;
 use crate::cluster::pages::Part;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::target::Target;
@@ -117,22 +117,16 @@ fn subject([namespace, name, _]: &Named) -> String {
 
 /// All objects, as far as writing them back takes it.
 async fn listed(reader: &Cluster, resource: &Resource) -> Result<Vec<Named>, ClusterError> {
-    let (mut from, mut all) = (None, Vec::new());
-    loop {
-        let page = reader.page(resource, "", Part::Metadata, from.as_deref()).await?;
-        let text =
-            |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
-        let named = |item| ["namespace", "name", "uid"].map(|key| text(item, key));
-        all.extend(page.items.iter().map(named));
-        if all.len() > LIST_LIMIT {
-            let text = format!("there are more than {LIST_LIMIT} {}", resource.plural);
-            return Err(ClusterError::Unreadable(text));
-        }
-        from = page.next;
-        if from.is_none() {
-            return Ok(all);
-        }
+    let mut all = Vec::new();
+    let text =
+        |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
+    let mut pages = reader.pages(resource, "", Part::Metadata)?;
+    while let Some(page) = pages.next().await? {
+        let named =
+            |Shallow(item): &Shallow| ["namespace", "name", "uid"].map(|key| text(item, key));
+        all.extend(page.iter().map(named));
     }
+    Ok(all)
 }
 
 /// Writes objects back until one is refused; tells how many were written.

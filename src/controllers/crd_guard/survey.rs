@@ -1,6 +1,6 @@
 //! Reads the objects of a definition, page by page, and has them judged as they come.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crdguard::{Definition, Facts, Judge, Presence, ServiceReference, Verdict};
@@ -11,8 +11,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::cluster::discovery::Resource;
+use crate::cluster::item::Shallow;
 use crate::cluster::pages::Part;
 use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::permit::{Permit, Permits};
 use crate::time_limit::TimeLimit;
 
 /// How many definitions are judged at once: each takes a processor. Who waits for objects is not counted.
@@ -21,8 +23,12 @@ static JUDGING: Semaphore = Semaphore::const_new(2);
 /// How long one of them may take, without what it waits for.
 const TIME: Duration = Duration::from_secs(120);
 
-/// How many definitions are read, judged or wait for that: each has a thread.
-static THREADS: Semaphore = Semaphore::const_new(8);
+/// How many definitions are read or judged at once, or wait for an API server meanwhile: each has a thread. A namespace may
+/// have two of them, in turns: its API servers may be as slow as they like.
+static SURVEYS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(8, 2));
+
+/// How long one of them may take, with what it waits for.
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// How many objects of a kind are judged; with more the definition cannot be judged.
 const MOST: u64 = 100_000;
@@ -37,18 +43,32 @@ const PAGES: usize = 2;
 const NAMED: usize = 5;
 
 /// A page of objects, and the version that it was read in.
-type Page = (String, Vec<Value>);
+type Page = (String, Vec<Shallow>);
 
-/// Judges a new definition by the objects that exist; why it cannot be judged is the inner error.
+/// Judges a new definition by the objects that exist, when it is the turn of a namespace; why it cannot be judged is the
+/// inner error.
 ///
 /// # Errors
 /// The API server could not be asked.
 pub(crate) async fn survey(
     cluster: &Cluster,
+    namespace: &str,
     old: Value,
     new: Value,
 ) -> Result<Result<Verdict, String>, ClusterError> {
-    match surveyed(cluster, old, new).await {
+    let one = SURVEYS.acquire(namespace).await;
+    within(LIMIT, surveyed(cluster, one, old, new)).await
+}
+
+/// What came of reading objects; a server that takes too long has none that can be judged.
+async fn within(
+    limit: Duration,
+    surveyed: impl Future<Output = Result<Result<Verdict, String>, ClusterError>>,
+) -> Result<Result<Verdict, String>, ClusterError> {
+    let Ok(surveyed) = tokio::time::timeout(limit, surveyed).await else {
+        return Ok(Err(format!("reading its objects took more than {} s", limit.as_secs())));
+    };
+    match surveyed {
         // A conversion webhook that is down, a missing right: the same would be said again.
         Err(error) if !error.is_of_server() => {
             Ok(Err(format!("its objects cannot be read: {error}")))
@@ -59,10 +79,10 @@ pub(crate) async fn survey(
 
 async fn surveyed(
     cluster: &Cluster,
+    one: Permit,
     old: Value,
     new: Value,
 ) -> Result<Result<Verdict, String>, ClusterError> {
-    let one = THREADS.acquire().await;
     let has_objects = is_established(&old);
     let stop = Stop::default();
     let limit = Arc::new(TimeLimit::start(TIME, &stop));
@@ -90,13 +110,12 @@ async fn surveyed(
     if reads.is_empty() || total == 0 {
         return Ok(Ok(judge.finish(facts)));
     }
-    let (pages, judged) = on_thread(judge, limit)?;
+    let (pages, judged) = on_thread(judge, limit, one)?;
     for (resource, version) in reads {
         facts.is_complete &= read(cluster, &resource, &version, &pages).await?;
     }
     drop(pages);
     let judge = judged.await.map_err(|_| broken(PANICKED))?;
-    drop(one);
     Ok(Ok(judge.finish(facts)))
 }
 
@@ -112,11 +131,12 @@ pub(crate) fn is_established(definition: &Value) -> bool {
     conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
 }
 
-/// A thread that judges what it is given: expressions need a deep stack. It ends when no more pages come. Only judging counts
-/// for its time.
+/// A thread that judges what it is given: expressions need a deep stack. It ends when no more pages come, and gives the permit
+/// back then. Only judging counts for its time.
 fn on_thread(
     mut judge: Judge,
     limit: Arc<TimeLimit>,
+    one: Permit,
 ) -> Result<(mpsc::Sender<Page>, oneshot::Receiver<Judge>), ClusterError> {
     let (pages, mut given) = mpsc::channel::<Page>(PAGES);
     let (tell, judged) = oneshot::channel();
@@ -124,12 +144,13 @@ fn on_thread(
     let work = move || {
         while let Some((version, objects)) = limit.pause(|| given.blocking_recv()) {
             let turn = limit.pause(|| runtime.block_on(JUDGING.acquire()));
-            for object in &objects {
+            for Shallow(object) in &objects {
                 judge.object(&version, object);
             }
             drop(turn);
         }
         drop(tell.send(judge));
+        drop(one);
     };
     let thread = std::thread::Builder::new().name("crds".to_owned()).stack_size(gocel::STACK);
     thread.spawn(work).map_err(|error| broken(&error.to_string()))?;
@@ -143,17 +164,15 @@ async fn read(
     version: &str,
     pages: &mpsc::Sender<Page>,
 ) -> Result<bool, ClusterError> {
-    let (mut from, mut read) = (None, 0);
-    loop {
-        let page = cluster.page(resource, "", Part::Whole, from.as_deref()).await?;
-        read += page.items.len() as u64;
-        let given = pages.send((version.to_owned(), page.items)).await;
+    let (mut list, mut read) = (cluster.pages(resource, "", Part::Whole)?, 0);
+    while read < MOST
+        && let Some(page) = list.next().await?
+    {
+        read += page.len() as u64;
+        let given = pages.send((version.to_owned(), page)).await;
         given.map_err(|_| broken(PANICKED))?;
-        from = page.next;
-        if from.is_none() || read >= MOST {
-            return Ok(from.is_none());
-        }
     }
+    Ok(list.is_over())
 }
 
 /// The objects of a definition in a version, which need not be known to discovery yet.
@@ -232,17 +251,17 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
     };
     let resource = resource(&definition, &version.name);
     let mut users = Users::default();
-    let mut from = None;
+    let mut pages = cluster.pages(&resource, "", Part::Metadata)?;
     loop {
-        let page = cluster.page(&resource, "", Part::Metadata, from.as_deref()).await;
-        let page = match page {
-            Ok(page) => page,
+        let page = match pages.next().await {
+            Ok(Some(page)) => page,
+            Ok(None) => return Ok(users),
             // Whose names were never accepted has no objects.
             Err(error) if error.code() == Some(404) && !is_established => return Ok(users),
             Err(error) if !error.is_of_server() => return unknown(error.to_string()),
             Err(error) => return Err(error),
         };
-        for item in &page.items {
+        for Shallow(item) in &page {
             let meta = &item["metadata"];
             if !meta["deletionTimestamp"].is_null() {
                 continue;
@@ -255,12 +274,26 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
                 users.examples.push(format!("{at}{name}"));
             }
         }
-        from = page.next;
-        if from.is_some() && users.count >= SAMPLE {
-            users.is_more = true;
-        }
-        if from.is_none() || users.is_more {
+        if users.count >= SAMPLE {
+            users.is_more = !pages.is_over();
             return Ok(users);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_never_ends_a_list_gives_its_slot_back() {
+        let never = std::future::pending();
+        let text = within(Duration::ZERO, never).await.unwrap().unwrap_err();
+        assert_eq!(text, "reading its objects took more than 0 s");
+        // Two slots at most are those of one namespace.
+        let (_first, _second) = (SURVEYS.acquire("a").await, SURVEYS.acquire("a").await);
+        let third = tokio::time::timeout(Duration::from_millis(10), SURVEYS.acquire("a")).await;
+        assert!(third.is_err());
+        SURVEYS.acquire("b").await;
     }
 }

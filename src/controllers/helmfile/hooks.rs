@@ -266,7 +266,7 @@ impl<K: Model> Round<'_, K> {
         let cluster = &self.target.cluster;
         let (resource, object) =
             members::placed(cluster, object, &self.owner.key.namespace).await?;
-        let guard = Guard::new(context, self.target);
+        let guard = Guard::new(context, self.target, self.permit.namespace());
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
             Change::Allowed => {}
             Change::Skipped => return Ok(Ok(None)),

@@ -56,7 +56,7 @@ pub(crate) async fn established(
 
 impl<O: Owner> World<O> {
     pub(super) fn guard(&self) -> Guard<'_> {
-        Guard::new(&self.context, &self.target)
+        Guard::new(&self.context, &self.target, &self.node.namespace)
     }
 
     /// What may be done with each definition among some objects, in their order.
@@ -153,6 +153,17 @@ impl<O: Owner> World<O> {
         Ok((all, None))
     }
 
+    /// Whether a definition is to stay as it is, because it would not fit the objects that exist: a rollback has left it, which
+    /// is no drift.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(super) async fn is_left_alone(&self, manifest: &Object) -> Result<bool, ClusterError> {
+        let guard = self.guard();
+        let change = self.permit.aside(guard.change(manifest, MANAGER)).await?;
+        Ok(matches!(change, Change::Refused(_)))
+    }
+
     /// Moves the objects of a definition out of versions that go; why that cannot be done.
     async fn moved(&self, members: &[Member], id: &ObjectId) -> Result<Option<String>, Rest> {
         let Some(member) = members.iter().find(|it| it.id == *id) else { return Ok(None) };
@@ -166,16 +177,16 @@ impl<O: Owner> World<O> {
         Ok(migrated.map_err(|error| self.no_answer(&error))?.err())
     }
 
-    /// Releases a definition that left the release and is still used, instead of deleting it; `false` if it is to be
-    /// deleted.
+    /// Deletes a definition that left the release, or releases it if it is still used.
     ///
     /// # Errors
     /// The API server's refusal.
-    pub(super) async fn released(
+    pub(super) async fn remove_definition(
         &self,
         live: &Object,
         record: &Record,
-    ) -> Result<bool, ClusterError> {
+        propagation: &str,
+    ) -> Result<(), ClusterError> {
         let whole = self.node.whole();
         let mine = [
             Mark::label(O::OWNERSHIP.name, &whole.name),
@@ -187,22 +198,16 @@ impl<O: Owner> World<O> {
         let guard = self.guard();
         if self.comes_with_the_chart(live.name()) {
             // It is no object of the release any more, and the owner keeps it.
-            guard.unmark(live, MANAGER, &mine[2..]).await?;
-            return Ok(true);
+            return guard.unmark(live, MANAGER, &mine[2..]).await;
         }
-        let removal = self.permit.aside(guard.removal(live, MANAGER, &mine)).await?;
-        match removal {
-            Removal::Allowed => Ok(false),
-            Removal::Exported(text) => {
-                self.tell_of(reason::CRD_EXPORTED, Severity::Info, &text);
-                Ok(false)
-            }
-            Removal::Released(text) => {
-                guard.release(live, MANAGER, &mine).await?;
-                self.tell_of(reason::CRD_RELEASED, Severity::Info, &text);
-                Ok(true)
-            }
-        }
+        let removal = guard.remove(live, MANAGER, &mine, propagation);
+        let (why, text) = match self.permit.aside(removal).await? {
+            Removal::Deleted => return Ok(()),
+            Removal::Exported(text) => (reason::CRD_EXPORTED, text),
+            Removal::Released(text) => (reason::CRD_RELEASED, text),
+        };
+        self.tell_of(why, Severity::Info, &text);
+        Ok(())
     }
 
     /// Whether a definition is one of `crds/` now: a chart that moved it there has not given it up.

@@ -15,6 +15,7 @@ use objects::Object;
 use reconcile::{Rest, Time};
 use release::Record;
 use release::decide::Drift;
+use release::journal::Action;
 use release::settings::DriftMode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -49,7 +50,10 @@ impl<O: Owner> World<O> {
             Ok(members) => members,
             Err(text) => return Ok(Drift::Error(self.wish.masked(&text))),
         };
-        let observations: Vec<_> = members.iter().map(|member| self.compared(member)).collect();
+        let action = self.journal(record.version).map(|it| it.action);
+        let is_rollback = action == Some(Action::Rollback);
+        let observations: Vec<_> =
+            members.iter().map(|member| self.compared(member, is_rollback)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let found: Vec<Result<Found, ClusterError>> =
             stream::iter(observations).buffered(width).collect().await;
@@ -139,7 +143,7 @@ impl<O: Owner> World<O> {
         Some((self.wish.masked(&strings.join("; ")), until))
     }
 
-    async fn compared(&self, member: &Member) -> Result<Found, ClusterError> {
+    async fn compared(&self, member: &Member, is_rollback: bool) -> Result<Found, ClusterError> {
         let Member { id, object, resource } = member;
         if has(object, SWITCH, "disabled") || self.guard().skips(object) {
             return Ok(Found::Same);
@@ -168,6 +172,9 @@ impl<O: Owner> World<O> {
         let dry = cluster.apply(resource, &payload, MANAGER, Mode::DryRun).await?;
         if !rules.have_drifted(&live, &dry) {
             watcher.applied(&self.node, resource, digest, &live, since);
+            return Ok(Found::Same);
+        }
+        if is_rollback && self.is_left_alone(&payload).await? {
             return Ok(Found::Same);
         }
         let pause = self.contested_pause();

@@ -9,9 +9,10 @@ use release::Record;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::crd_guard::claims;
 
 /// Label by which Helm tells what it manages.
-pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
+pub(super) const MANAGED_BY: (&str, &str) = claims::MANAGED_BY;
 /// Annotation that names the release that has an object.
 pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 /// Annotation that gives the namespace of that release.
@@ -171,7 +172,12 @@ pub(super) async fn live(
 }
 
 /// Why an object that is there cannot become one of a release, in Helm's words; `None` if it can.
+///
+/// Differs(helm 4): a CustomResourceDefinition that was released for its users, or restored, may become that of a release again.
 pub(crate) fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
+    if claims::is_unowned(live) {
+        return None;
+    }
     let label = check("label", MANAGED_BY.0, live.label(MANAGED_BY.0), MANAGED_BY.1);
     let annotations = [(RELEASE_NAME, name), (RELEASE_NAMESPACE, namespace)]
         .map(|(key, wanted)| check("annotation", key, live.annotation(key), wanted));

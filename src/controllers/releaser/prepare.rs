@@ -3,7 +3,6 @@
 //! All of it may be done again. Elsewhere: the chart (`chart`), values (`values`), post-renderers (`postrender`), the
 //! record (`world`).
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ use super::members::{self, Member, MemberError};
 use super::world::World;
 use super::{MANAGER, Owner};
 use crate::cluster::capabilities::Served;
-use crate::cluster::objects::Mode as Write;
+use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::permit::RunPermit;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
@@ -84,9 +83,6 @@ impl<O: Owner> World<O> {
         if let Some(base) = base.as_deref().filter(|_| self.wish.options.preserve_values) {
             preserved(&mut chart, &mut config, base).map_err(Refusal::Told)?;
         }
-        self.apply_crds(&chart, &config, action).await?;
-        let served = self.target.cluster.served().await;
-        let served = served.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
         let target = &self.desired().target;
         let release = Release {
             name: target.name.clone(),
@@ -94,9 +90,12 @@ impl<O: Owner> World<O> {
             revision: version,
             is_upgrade: action == Action::Upgrade,
         };
-        // Rendering asks nothing of the API server, and may have to wait for its turn.
-        let rendered = self.rendered(chart, config.clone(), release, action, &served);
-        let rendered = self.permit.aside(rendered).await?;
+        let crds = self.crds_to_write(&chart, &config, action).await?;
+        if !crds.is_empty() {
+            self.judge_templates(&chart, &config, &release, action).await?;
+            self.write_crds(crds, action).await?;
+        }
+        let rendered = self.rendered(chart, config.clone(), release, action).await?;
         let templates = Some(rendered.templates.clone());
         *loaded.templates.lock().unwrap_or_else(PoisonError::into_inner) = templates;
         let server_side = self.wish.options.is_server_side(action, base.as_deref());
@@ -107,8 +106,22 @@ impl<O: Owner> World<O> {
         Ok(Prepared { rendered, config, server_side })
     }
 
-    /// Renders on a thread of its own: templates need a deep stack.
+    /// Renders for what the cluster serves now, without a permit: that asks little of the API server, and may have to wait for
+    /// its turn.
     async fn rendered(
+        &self,
+        chart: Chart,
+        values: Map,
+        release: Release,
+        action: Action,
+    ) -> Result<Rendered, Refusal> {
+        let served = self.target.cluster.served().await;
+        let served = served.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+        self.permit.aside(self.rendered_for(chart, values, release, action, &served)).await
+    }
+
+    /// Renders on a thread of its own: templates need a deep stack.
+    async fn rendered_for(
         &self,
         chart: Chart,
         values: Map,
@@ -184,18 +197,23 @@ impl<O: Owner> World<O> {
         }
     }
 
-    /// CRDs that the chart brings along, by policy.
+    /// CRDs that the chart brings along and that are written by policy; they are judged.
     ///
     /// Differs(helm 4): upgrades take them along, too, as Flux does it.
-    async fn apply_crds(&self, chart: &Chart, config: &Map, action: Action) -> Result<(), Refusal> {
+    async fn crds_to_write(
+        &self,
+        chart: &Chart,
+        config: &Map,
+        action: Action,
+    ) -> Result<Vec<Object>, Refusal> {
         let policy = self.wish.options.of_action(action).crds;
         if policy == CrdsPolicy::Skip {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut chart = chart.clone();
         // What is wrong with dependencies is told when the chart is rendered.
         if helm::values::process_dependencies(&mut chart, config).is_err() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut wanted = Vec::new();
         for file in chart::crds(&chart) {
@@ -221,13 +239,48 @@ impl<O: Owner> World<O> {
                 wanted.push(object);
             }
         }
-        // What is there already stays as it is by that policy, so nothing is to be judged.
-        let skipped = match policy {
-            CrdsPolicy::CreateReplace => self.admitted(wanted.iter()).await?,
-            CrdsPolicy::Create | CrdsPolicy::Skip => BTreeSet::new(),
+        if policy == CrdsPolicy::CreateReplace {
+            let skipped = self.admitted(wanted.iter()).await?;
+            wanted.retain(|it| !skipped.contains(&it.id()));
+            return Ok(wanted);
+        }
+        // What is there already stays as it is, so nothing is to be judged.
+        let mut missing = Vec::new();
+        for object in wanted {
+            if self.live_crd(&object).await?.1.is_none() {
+                missing.push(object);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Judges the definitions among the templates before those of `crds/` are written, so that either all are or none.
+    async fn judge_templates(
+        &self,
+        chart: &Chart,
+        values: &Map,
+        release: &Release,
+        action: Action,
+    ) -> Result<(), Refusal> {
+        let rendered = self.rendered(chart.clone(), values.clone(), release.clone(), action);
+        let rendered = match rendered.await {
+            Ok(rendered) => rendered,
+            Err(Refusal::Rest(rest)) => return Err(Refusal::Rest(rest)),
+            // Templates may need the kinds that are not there yet. Then they are judged as soon as these are.
+            Err(Refusal::Told(_)) => return Ok(()),
         };
+        let read = |content: &str| members::read(content).unwrap_or_default();
+        let objects: Vec<Object> =
+            rendered.manifests.iter().flat_map(|it| read(&it.content)).collect();
+        self.admitted(objects.iter()).await?;
+        Ok(())
+    }
+
+    /// Writes CRDs that the chart brings along, and waits until their kinds are served.
+    async fn write_crds(&self, crds: Vec<Object>, action: Action) -> Result<(), Refusal> {
+        let policy = self.wish.options.of_action(action).crds;
         let mut written = Vec::new();
-        for object in wanted.into_iter().filter(|it| !skipped.contains(&it.id())) {
+        for object in crds {
             if self.apply_crd(&object, policy).await? {
                 written.push(object);
             }
@@ -244,27 +297,39 @@ impl<O: Owner> World<O> {
         if written.is_empty() { Ok(()) } else { self.permit.aside(established).await }
     }
 
-    /// Writes one CRD; tells whether it did.
-    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, Refusal> {
-        let cluster = &self.target.cluster;
+    /// Why something cannot be done with a CRD.
+    fn crd_failed(&self, what: &str, object: &Object, error: &ClusterError) -> Refusal {
         let name = object.name();
-        let failed = |what: &str, error: ClusterError| match error.is_of_server() {
-            true => Refusal::Rest(self.no_answer(&error)),
+        match error.is_of_server() {
+            true => Refusal::Rest(self.no_answer(error)),
             false => {
                 Refusal::Told(format!("failed to {what} CustomResourceDefinition {name}: {error}"))
             }
-        };
+        }
+    }
+
+    /// Where a CRD is, and what is there.
+    async fn live_crd(&self, object: &Object) -> Result<(Resource, Option<Object>), Refusal> {
+        let cluster = &self.target.cluster;
+        let failed = |what: &str, error| self.crd_failed(what, object, &error);
         let resource = cluster.resource(&object.gvk()).await;
         let resource = resource.map_err(|error| failed("find the kind of", error))?;
-        let live = cluster.get(&resource, "", name).await.map_err(|error| failed("read", error))?;
+        let live = cluster.get(&resource, "", object.name()).await;
+        let live = live.map_err(|error| failed("read", error))?;
+        Ok((resource, live))
+    }
+
+    /// Writes one CRD; tells whether it did.
+    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, Refusal> {
+        let (resource, live) = self.live_crd(object).await?;
         if live.is_some() && policy == CrdsPolicy::Create {
             return Ok(false);
         }
         if let Some(text) = self.migrated(object).await? {
             return Err(Refusal::Told(text));
         }
-        let applied = cluster.apply(&resource, object, MANAGER, Write::Write).await;
-        applied.map_err(|error| failed("apply", error))?;
+        let applied = self.apply_object(&resource, object, false).await;
+        applied.map_err(|error| self.crd_failed("apply", object, &error))?;
         Ok(true)
     }
 

@@ -16,8 +16,10 @@ use super::members::{self, Member};
 use super::world::{Drifted, World};
 use super::{MANAGER, Owner, merge};
 use crate::cluster::ClusterError;
+use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::controllers::crd_guard;
+use crate::controllers::crd_guard::claims::UNOWNED;
 
 /// What became of the objects of a revision.
 #[derive(Default)]
@@ -209,7 +211,7 @@ impl<O: Owner> World<O> {
                 if let Some(live) = live.filter(|_| was_merged) {
                     self.take_over(member, live).await?;
                 }
-                cluster.apply_checked(resource, object, MANAGER, Mode::Write, strict).await
+                self.apply_object(resource, object, strict).await
             }
             (_, None) => cluster.create_object(resource, object, MANAGER, strict).await,
             (WriteMode::Replaced, Some(live)) => {
@@ -246,6 +248,30 @@ impl<O: Owner> World<O> {
             }
         }
         Ok(is_new)
+    }
+
+    /// Applies an object. Fields that nobody owns, because it was released or restored, become ours and leave it if the
+    /// manifest has them no more.
+    pub(super) async fn apply_object(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        strict: bool,
+    ) -> Result<Object, ClusterError> {
+        let cluster = &self.target.cluster;
+        let apply =
+            async || cluster.apply_checked(resource, object, MANAGER, Mode::Write, strict).await;
+        let written = apply().await?;
+        let Some(patch) = apply::take_over_from(&written, MANAGER, UNOWNED) else {
+            return Ok(written);
+        };
+        let (namespace, name) = (written.namespace(), written.name());
+        match cluster.json_patch(resource, namespace, name, &patch).await {
+            Ok(_) => apply().await,
+            // Somebody wrote in between: the next apply takes it over.
+            Err(error) if error.code() == Some(409) => Ok(written),
+            Err(error) => Err(error),
+        }
     }
 
     /// Fields that were written before the server merged become ours, or what leaves the manifest would stay.
@@ -287,17 +313,16 @@ impl<O: Owner> World<O> {
         if is_kept {
             return Ok(None);
         }
-        if crd_guard::is_definition(&live) {
-            match self.released(&live, record).await {
-                Ok(true) => return Ok(None),
-                Ok(false) => {}
-                Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
-                Err(error) => return Ok(Some(format!("{}: {error}", id.subject()))),
-            }
-        }
         self.target.watcher().released(&self.node, id);
         let (namespace, name) = (id.namespace.as_str(), id.name.as_str());
-        match cluster.delete_with(&member.resource, namespace, name, live.uid(), how).await {
+        let removed = match crd_guard::is_definition(&live) {
+            true => self.remove_definition(&live, record, how).await,
+            false => {
+                let uid = live.uid();
+                cluster.delete_with(&member.resource, namespace, name, uid, how).await
+            }
+        };
+        match removed {
             Ok(()) => Ok(None),
             Err(error) if error.is_of_server() => Err(self.no_answer(&error)),
             Err(error) => Ok(Some(format!("{}: {error}", id.subject()))),

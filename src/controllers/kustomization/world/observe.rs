@@ -13,7 +13,7 @@ use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
-use crate::controllers::crd_guard::{self, Change, Guard};
+use crate::controllers::crd_guard::{self, Change};
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::object_watcher::{Knowledge, Moment};
 
@@ -69,7 +69,7 @@ impl World {
         if !would_be_written || !crd_guard::is_definition(&manifest.object) {
             return Ok(state);
         }
-        let guard = Guard::new(&self.context, &self.target);
+        let guard = self.guard();
         let change = guard.change(&manifest.object, MANAGER);
         Ok(match self.permit.aside(change).await? {
             Change::Allowed => state,

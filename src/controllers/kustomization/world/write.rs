@@ -150,7 +150,7 @@ impl World {
             None => {}
         }
         if crd_guard::is_definition(&payload) {
-            let guard = Guard::new(&self.context, &self.target);
+            let guard = self.guard();
             let migrated = self.permit.aside(guard.migrate(&payload, MANAGER)).await?;
             migrated.map_err(ClusterError::Withheld)?;
         }
@@ -232,17 +232,19 @@ impl World {
 
     async fn remove(&self, id: &ObjectId) -> Result<(), ClusterError> {
         let Some(live) = self.known().live.get(id).cloned() else { return Ok(()) };
-        if crd_guard::is_definition(&live) && self.released(&live).await? {
-            self.target.watcher().released(&self.node, id);
-            self.known().gone.insert(id.clone());
-            return Ok(());
-        }
-        let (gvk, uid) = (live.gvk(), live.uid());
-        // In the version in which it was found: that of the inventory may be served no more.
-        let resource = self.target.cluster.resource(&gvk).await?;
         // From here on its end is our doing, not drift.
         self.target.watcher().released(&self.node, id);
-        self.target.cluster.delete(&resource, &id.namespace, &id.name, uid).await?;
+        if crd_guard::is_definition(&live) {
+            if !self.remove_definition(&live).await? {
+                self.known().gone.insert(id.clone());
+                return Ok(());
+            }
+        } else {
+            // In the version in which it was found: that of the inventory may be served no more.
+            let resource = self.target.cluster.resource(&live.gvk()).await?;
+            let (namespace, name) = (&id.namespace, &id.name);
+            self.target.cluster.delete(&resource, namespace, name, live.uid()).await?;
+        }
         let mut known = self.known();
         known.changes.push((id.clone(), Action::Deleted));
         if self.settings.await_end {
@@ -253,22 +255,19 @@ impl World {
         Ok(())
     }
 
-    /// Releases a CustomResourceDefinition that is still used, instead of deleting it; `false` if it is to be deleted.
-    async fn released(&self, live: &Object) -> Result<bool, ClusterError> {
-        let guard = Guard::new(&self.context, &self.target);
+    /// Deletes a CustomResourceDefinition; `false` if it is still used, and was released instead.
+    async fn remove_definition(&self, live: &Object) -> Result<bool, ClusterError> {
+        let guard = self.guard();
         let mine = [
             Mark::label(apply::meta::OWNER_NAME, &self.node.name),
             Mark::label(apply::meta::OWNER_NAMESPACE, &self.node.namespace),
         ];
-        let removal = guard.removal(live, MANAGER, &mine);
-        let (why, message, stays) = match self.permit.aside(removal).await? {
-            Removal::Allowed => return Ok(false),
-            Removal::Exported(text) => (reason::CRD_EXPORTED, text, false),
-            Removal::Released(text) => (reason::CRD_RELEASED, text, true),
+        let removal = guard.remove(live, MANAGER, &mine, "Background");
+        let (why, message, is_deleted) = match self.permit.aside(removal).await? {
+            Removal::Deleted => return Ok(true),
+            Removal::Exported(text) => (reason::CRD_EXPORTED, text, true),
+            Removal::Released(text) => (reason::CRD_RELEASED, text, false),
         };
-        if stays {
-            guard.release(live, MANAGER, &mine).await?;
-        }
         let event = Event {
             severity: Severity::Info,
             reason: why.as_str().to_owned(),
@@ -276,6 +275,11 @@ impl World {
             metadata: BTreeMap::new(),
         };
         self.context.events.announce(&*self.object(), Kustomization::CONTROLLER, event);
-        Ok(stays)
+        Ok(is_deleted)
+    }
+
+    /// The guard of definitions.
+    pub(super) fn guard(&self) -> Guard<'_> {
+        Guard::new(&self.context, &self.target, &self.node.namespace)
     }
 }

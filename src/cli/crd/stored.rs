@@ -1,0 +1,164 @@
+//! Finds an export among the Secrets of a namespace, and reads it.
+//!
+//! Elsewhere: making it (`controllers::crd_guard::export`), creating what it has (`restore`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, bail, ensure};
+use crdguard::Import;
+use objects::Gvk;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::controllers::crd_guard::export::{
+    DIGEST, EXPORT, KEY, NAME, OBJECTS, PARTS, TIME, export_name, secret_name,
+};
+
+/// An export, as the annotations of its Secrets have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// The uid of the deleted definition, and the first digits of the digest.
+    pub(super) name: String,
+    uid: String,
+    parts: usize,
+    pub(super) objects: u64,
+    digest: String,
+    /// When it was made.
+    pub(super) time: String,
+}
+
+impl Stored {
+    /// The export of a definition that was asked for, by its name or by the uid of the definition, or the only one.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub(super) async fn find(
+        cluster: &Cluster,
+        namespace: &str,
+        definition: &str,
+        wanted: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let secrets = cluster.resource(&Gvk::new("v1", "Secret")).await?;
+        let (listed, is_more) = cluster.labelled(&secrets, namespace, EXPORT).await?;
+        ensure!(!is_more, "namespace {namespace} has too many Secrets of exports to be listed");
+        let all = whole(&listed, definition);
+        chosen(all, wanted).map_err(|error| error.context(format!("in namespace {namespace}")))
+    }
+
+    /// One Secret of an export of a definition, by its metadata.
+    fn of(meta: &Value, definition: &str) -> Option<Self> {
+        let note = |key: &str| meta["annotations"][key].as_str();
+        if note(NAME) != Some(definition) {
+            return None;
+        }
+        let (uid, digest) = (meta["labels"][EXPORT].as_str()?.to_owned(), note(DIGEST)?.to_owned());
+        let (parts, objects) = (note(PARTS)?.parse().ok()?, note(OBJECTS)?.parse().ok()?);
+        let time = note(TIME).unwrap_or_default().to_owned();
+        Some(Self { name: export_name(&uid, &digest), uid, parts, objects, digest, time })
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Parts of it are missing or were changed.
+    pub(super) async fn read(&self, cluster: &Cluster, namespace: &str) -> anyhow::Result<Import> {
+        let mut parts = Vec::new();
+        for at in 0..self.parts {
+            let name = secret_name(&self.name, at);
+            let found = cluster.secret(namespace, &name).await?;
+            let part = found.and_then(|(mut data, _)| data.remove(KEY));
+            parts.push(part.with_context(|| {
+                format!(
+                    "Secret {namespace}/{name}, a part of the export, is missing or has no `{KEY}`"
+                )
+            })?);
+        }
+        let import = Import::of(&parts, &self.digest);
+        import.with_context(|| format!("export {} in namespace {namespace}", self.name))
+    }
+}
+
+/// The exports of a definition of which all Secrets are there, by name.
+fn whole(listed: &[Value], definition: &str) -> Vec<Stored> {
+    let names: BTreeSet<&str> =
+        listed.iter().filter_map(|it| it["metadata"]["name"].as_str()).collect();
+    let all = listed.iter().filter_map(|it| Stored::of(&it["metadata"], definition));
+    let is_whole = |it: &Stored| {
+        // Who may write Secrets may claim any number.
+        it.parts <= listed.len()
+            && (0..it.parts).all(|at| names.contains(secret_name(&it.name, at).as_str()))
+    };
+    let unique: BTreeMap<String, Stored> =
+        all.filter(is_whole).map(|it| (it.name.clone(), it)).collect();
+    unique.into_values().collect()
+}
+
+/// The one that is meant.
+fn chosen(all: Vec<Stored>, wanted: Option<&str>) -> anyhow::Result<Stored> {
+    let is_it = |it: &Stored| wanted.is_none_or(|wanted| wanted == it.name || wanted == it.uid);
+    let mut found: Vec<Stored> = all.into_iter().filter(is_it).collect();
+    found.sort_by(|a, b| a.time.cmp(&b.time));
+    match (found.pop(), found.is_empty(), wanted) {
+        (Some(only), true, _) => Ok(only),
+        (Some(last), false, _) => {
+            found.push(last);
+            let line =
+                |it: &Stored| format!("\n  {}: {} objects, {}", it.name, it.objects, it.time);
+            let lines: String = found.iter().map(line).collect();
+            bail!("there are several exports; choose one with --export:{lines}")
+        }
+        (None, _, Some(wanted)) => bail!("there is no export {wanted} of it"),
+        (None, ..) => bail!("there is no export of it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use serde_json::json;
+
+    fn secret(uid: &str, digest: &str, part: usize, time: &str) -> Value {
+        let digest = format!("sha256:{}", digest.repeat(64));
+        let name = secret_name(&export_name(uid, &digest), part);
+        json!({"metadata": {"name": name, "labels": {EXPORT: uid},
+            "annotations": {NAME: "a.b", PARTS: "2", OBJECTS: "7", DIGEST: digest, TIME: time}}})
+    }
+
+    #[test]
+    fn an_export_is_found_by_all_of_its_secrets() {
+        let (first, second) = (secret("u", "1", 0, "t"), secret("u", "1", 1, "t"));
+        assert_eq!(whole(std::slice::from_ref(&first), "a.b"), []);
+        let found = whole(&[first.clone(), second.clone()], "a.b");
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].name.as_str(), found[0].objects), ("u-1111111111111111", 7));
+        assert_eq!(whole(&[first.clone(), second], "a.c"), []);
+        let mut many = first;
+        many["metadata"]["annotations"][PARTS] = json!("99999999999");
+        assert_eq!(whole(&[many], "a.b"), []);
+    }
+
+    #[test]
+    fn of_several_exports_one_is_chosen_by_a_person() {
+        let of = |uid: &str, digest: &str, time: &str| {
+            [secret(uid, digest, 0, time), secret(uid, digest, 1, time)]
+        };
+        let listed =
+            [of("u", "2", "2026-02-01"), of("u", "1", "2026-03-01"), of("v", "3", "2026-01-01")];
+        let listed = listed.concat();
+        let choose = |wanted: Option<&str>| {
+            chosen(whole(&listed, "a.b"), wanted).map(|it| it.name).map_err(|it| it.to_string())
+        };
+        assert_eq!(choose(Some("v")), Ok("v-3333333333333333".to_owned()));
+        assert_eq!(choose(Some("u-1111111111111111")), Ok("u-1111111111111111".to_owned()));
+        assert_eq!(choose(Some("w")), Err("there is no export w of it".to_owned()));
+        expect![[r"
+            there are several exports; choose one with --export:
+              v-3333333333333333: 7 objects, 2026-01-01
+              u-2222222222222222: 7 objects, 2026-02-01
+              u-1111111111111111: 7 objects, 2026-03-01
+        "]]
+        .assert_eq(&format!("{}\n", choose(None).unwrap_err()));
+        assert!(choose(Some("u")).unwrap_err().contains("several"), "the same uid, twice");
+    }
+}

@@ -1,0 +1,202 @@
+//! Removes a definition that left the manifests of its owner: it is deleted, after an export of its objects where that is
+//! confirmed, or released where somebody else uses it.
+//!
+//! Between what is decided and what is written lies no wait but for the API server, and the definition is written only as it
+//! was read: whoever confirms, withdraws or takes over meanwhile has it decided again.
+//! Elsewhere: who else has it (`claims`), its objects (`survey`, `export`).
+
+use objects::Object;
+
+use super::Removal;
+use super::claims::{self, Mark};
+use super::export::{Exported, Job, Site};
+use super::policy::REMOVAL;
+use super::survey;
+use crate::cluster::discovery::Resource;
+use crate::cluster::{Cluster, ClusterError};
+
+/// How often it is decided again because the definition changed.
+const ATTEMPTS: u32 = 4;
+
+/// A definition and who gives it up.
+pub(super) struct Removing<'a> {
+    /// The cluster, in windlass's own name.
+    pub(super) ours: &'a Cluster,
+    /// The cluster, in the name of whom the definition was applied.
+    pub(super) theirs: &'a Cluster,
+    /// The definition as its owner read it.
+    pub(super) live: &'a Object,
+    pub(super) manager: &'a str,
+    /// The marks of the owner.
+    pub(super) mine: &'a [Mark],
+    /// As in `DeleteOptions`.
+    pub(super) propagation: &'a str,
+    /// Whether a confirmation counts.
+    pub(super) is_trusted: bool,
+    /// Where an export is stored.
+    pub(super) site: Site<'a>,
+}
+
+/// What a live definition says of its removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// It is not its former owner's any more.
+    Left,
+    /// It may go with its objects.
+    Confirmed,
+    /// It may go if nobody uses it.
+    Unconfirmed,
+}
+
+/// What came of an attempt.
+enum Attempt {
+    Done(Removal),
+    /// The definition has changed; what is true if the attempt was the reason.
+    Again(Option<Removal>),
+}
+
+impl Attempt {
+    /// Whether a write was done; a conflict says that the definition is another than the one that was judged.
+    fn of(written: Result<(), ClusterError>, removal: Removal) -> Result<Self, ClusterError> {
+        match written {
+            Ok(()) => Ok(Self::Done(removal)),
+            // The reply to an earlier request may have been lost.
+            Err(error) if error.is_conflict() => Ok(Self::Again(Some(removal))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Removing<'_> {
+    /// Removes it.
+    ///
+    /// # Errors
+    /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be exported.
+    pub(super) async fn run(&self) -> Result<Removal, ClusterError> {
+        let crds = super::definitions();
+        let name = self.live.name();
+        let mut tried = None;
+        for _ in 0..ATTEMPTS {
+            let now = self.ours.get(&crds, "", name).await?;
+            let Some(now) = now.filter(|it| it.uid() == self.live.uid() && !is_leaving(it)) else {
+                // It went by an attempt whose reply was lost, or somebody else deleted it.
+                let is_gone = |it: &Removal| !matches!(it, Removal::Released(_));
+                return Ok(tried.filter(is_gone).unwrap_or(Removal::Deleted));
+            };
+            let attempt = match said(&now, self.live, self.mine, self.is_trusted) {
+                Said::Confirmed => self.confirmed(&crds, &now).await?,
+                Said::Unconfirmed => self.judged(&crds, &now).await?,
+                Said::Left => {
+                    let text = format!(
+                        "CustomResourceDefinition {name} is not deleted, because its labels or annotations of ownership were \
+                         removed or name another owner"
+                    );
+                    self.released(&crds, &now, text).await?
+                }
+            };
+            match attempt {
+                Attempt::Done(removal) => return Ok(removal),
+                Attempt::Again(removal) => tried = removal.or(tried),
+            }
+        }
+        let text = format!("CustomResourceDefinition {name} changes while it is removed");
+        Err(ClusterError::NoAnswer(text))
+    }
+
+    /// Deletes it if nobody uses it.
+    async fn judged(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
+        let mut users = claims::of(now, self.manager, self.mine);
+        let objects = survey::users(self.ours, now).await?;
+        let is_named = !objects.is_none() && super::may_list(self.theirs, now).await;
+        users.extend(objects.text(is_named));
+        if users.is_empty() {
+            let deleted = self.theirs.delete_unchanged(crds, now, self.propagation).await;
+            return Attempt::of(deleted, Removal::Deleted);
+        }
+        let (name, uid) = (now.name(), now.uid());
+        let text = format!(
+            "CustomResourceDefinition {name} is released instead of deleted, because it is used by {}; to delete it \
+             with all its objects, delete it with `kubectl delete crd {name}`, or annotate it with {REMOVAL}={uid} \
+             before it leaves",
+            users.join(" and ")
+        );
+        self.released(crds, now, text).await
+    }
+
+    /// Removes what says whose it is, so that no later prune deletes it.
+    async fn released(
+        &self,
+        crds: &Resource,
+        now: &Object,
+        text: String,
+    ) -> Result<Attempt, ClusterError> {
+        let patch = claims::without(now, now.uid(), Some(self.manager), self.mine);
+        let released = self.theirs.merge_patch(crds, ("", now.name()), &patch, self.manager).await;
+        Attempt::of(released.map(drop), Removal::Released(text))
+    }
+
+    /// Exports its objects, and deletes it.
+    async fn confirmed(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
+        let (name, uid) = (now.name(), now.uid());
+        // Who may not delete it has nothing exported.
+        match self.theirs.try_delete(crds, "", name, uid).await {
+            Err(error) if !is_no_refusal(&error) => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let job = Job { cluster: self.ours, theirs: self.theirs, live: now, site: self.site };
+        let removal = match job.run().await? {
+            Exported::Changed => return Ok(Attempt::Again(None)),
+            Exported::Nothing => Removal::Deleted,
+            Exported::Objects(count, export) => Removal::Exported(self.told(name, count, &export)),
+            Exported::Not(why) => {
+                return Err(ClusterError::Withheld(format!(
+                    "it is not deleted, because its objects cannot be exported: {why}; remove that cause, or the annotation \
+                     {REMOVAL}, or delete it without an export: `kubectl delete crd {name}`"
+                )));
+            }
+        };
+        let deleted = self.theirs.delete_unchanged(crds, now, self.propagation).await;
+        Attempt::of(deleted, removal)
+    }
+
+    fn told(&self, name: &str, count: u64, export: &str) -> String {
+        let noun = if count == 1 { "object" } else { "objects" };
+        let namespace = self.site.namespace;
+        let (of_it, with) = match self.site.place.is_empty() {
+            true => ("", ""),
+            false => (" of its cluster", " with a kubeconfig of that cluster"),
+        };
+        format!(
+            "CustomResourceDefinition {name} is deleted with {count} {noun}, which are exported to Secrets in namespace \
+             {namespace}{of_it}; finalizers of the objects run, and what they own is deleted and not exported; to restore \
+             them, stop their controllers and run `windlass crd restore {name} --export {export}`{with}"
+        )
+    }
+}
+
+/// Whether the answer to a deletion that was only tried is not a refusal of it: the object may change (409), and an
+/// admission webhook with side effects is never asked in a dry-run (400).
+fn is_no_refusal(error: &ClusterError) -> bool {
+    matches!(error.code(), Some(400 | 409))
+}
+
+/// Whether an object is being deleted.
+fn is_leaving(object: &Object) -> bool {
+    object.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
+}
+
+/// What a definition says now; `before` is what its owner read when it decided to remove it.
+fn said(now: &Object, before: &Object, mine: &[Mark], is_trusted: bool) -> Said {
+    let was_marked = claims::has_any(before, mine);
+    let is_left = was_marked && !claims::has_any(now, mine);
+    if is_left || claims::is_of_another(now, mine) {
+        return Said::Left;
+    }
+    match is_trusted && now.annotation(REMOVAL) == Some(now.uid()) {
+        true => Said::Confirmed,
+        false => Said::Unconfirmed,
+    }
+}
+
+#[cfg(test)]
+mod tests;
