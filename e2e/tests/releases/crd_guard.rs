@@ -6,7 +6,7 @@ use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target};
 use kube::api::DynamicObject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn crd(group: &str) -> Target {
     Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
@@ -146,15 +146,23 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     story.delete(&again).await?;
     story.await_gone(&crd(&group), SOON).await?;
     story.await_event("HelmRelease", "app", "CRDExported").await?;
-    story.windlass_says(&["crd", "restore", &format!("widgets.{group}")], true)?;
+    let said = story
+        .windlass_says(&["crd", "restore", &format!("widgets.{group}"), "-o", "json"], true)?;
+    let said: Value = serde_json::from_str(&said)?;
+    let export = said["export"].as_str().unwrap_or_default();
+    ensure!(export.starts_with(&uid), "{said}");
     story.expect(&own(&group, "theirs")).await?;
-    let export = Target::new("v1", "Secret", &format!("crd-export-{uid}-0"));
-    story.delete(&export.in_namespace("flux-system")).await?;
+    let secret = Target::new("v1", "Secret", &format!("crd-export-{export}-0"));
+    story.delete(&secret.in_namespace("flux-system")).await?;
 
-    // Without objects the definition is deleted with its release.
+    // Without objects the definition is deleted with its release, which has all of its fields. It had no owner.
     story.delete(&own(&group, "theirs")).await?;
-    let again = charts.release("app", json!({})).await?;
+    let strict = json!({"install": {"disableTakeOwnership": true}});
+    let again = charts.release("app", strict).await?;
     story.await_ready(&again).await?;
+    let managers = story.expect(&crd(&group)).await?.metadata.managed_fields.unwrap_or_default();
+    let is_unowned = managers.iter().any(|it| it.manager.as_deref() == Some("kubectl-windlass"));
+    ensure!(!is_unowned, "{managers:?}");
     story.delete(&again).await?;
     story.await_gone(&crd(&group), SOON).await?;
     story.end().await
@@ -179,7 +187,8 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
         .await?;
     let upgrade =
         json!({"timeout": "3s", "remediation": {"retries": 0, "remediateLastFailure": true}});
-    let app = charts.release("app", json!({"upgrade": upgrade})).await?;
+    let drift = json!({"upgrade": upgrade, "driftDetection": {"mode": "enabled"}});
+    let app = charts.release("app", drift).await?;
     story.await_revision(&app, 1).await?;
     let bad = deployment("web", Pods::CrashLoop);
     let large = sized(&group, "large", 10)
@@ -205,7 +214,63 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     ensure!(value_of_chart(&story).await? == "1.0.0", "the rest of it was not rolled back");
     let object = story.expect(&own(&group, "large")).await?;
     ensure!(object.data["spec"]["size"] == 10, "{:?}", object.data);
+    // The old chart is wanted again, which is what was rolled back to: what was left is no drift, and everything else is
+    // corrected.
+    let old = json!({"spec": {"chart": {"spec": {"version": "1.0.0"}}}});
+    story.merge(&app, old).await?;
+    story.await_revision(&app, 3).await?;
+    story.merge(&Target::config_map("app-config"), json!({"data": {"chart": "edited"}})).await?;
+    story
+        .await_until("the correction", SOON, async || {
+            Ok((value_of_chart(&story).await? == "1.0.0").then_some(()))
+        })
+        .await?;
+    let events = story.events("HelmRelease", "app").await?;
+    let is_of_definition =
+        |it: &&String| it.contains("Drift") && it.contains("CustomResourceDefinition");
+    ensure!(!events.iter().any(|it| is_of_definition(&it)), "{events:?}");
     story.delete(&crd(&group)).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_among_the_templates_is_judged_before_those_of_crds_are_written() -> Result<()>
+{
+    let story = Story::with_windlass("guard-first").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    let other = format!("other.{group}");
+    let (wide, small) = (narrow(&group, 20), narrow(&group, 5));
+    let named = |name: &str| {
+        widget_crd(&other)
+            .replace("singular: widget,", &format!("singular: widget, shortNames: [{name}],"))
+    };
+    let publish = async |version: &str, template: &str, name: &str| {
+        let beside = named(name);
+        let files = [
+            ("templates/crd.yaml", template),
+            ("templates/a.yaml", CONFIG),
+            ("crds/other.yaml", beside.as_str()),
+        ];
+        charts.publish(version, &files).await
+    };
+    publish("1.0.0", &wide, "wa").await?;
+    let app = charts.release("app", json!({"upgrade": {"crds": "CreateReplace"}})).await?;
+    story.await_revision(&app, 1).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.apply(&sized(&group, "mine", 10)).await?;
+    publish("1.1.0", &small, "wb").await?;
+    story.await_failure(&app, "CRDIncompatible").await?;
+    let beside = story.expect(&crd(&other)).await?;
+    let names = &beside.data["spec"]["names"]["shortNames"];
+    ensure!(*names == json!(["wa"]), "crds/ was written: {names}");
+    story.delete(&own(&group, "mine")).await?;
+    story.request(&app).await?;
+    story.await_revision(&app, 2).await?;
+    let beside = story.expect(&crd(&other)).await?;
+    ensure!(beside.data["spec"]["names"]["shortNames"] == json!(["wb"]), "{:?}", beside.data);
+    story.delete(&crd(&group)).await?;
+    story.delete(&crd(&other)).await?;
     story.end().await
 }
 
@@ -250,5 +315,47 @@ async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<
     let schema = &live.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let maximum = &schema["properties"]["spec"]["properties"]["size"]["maximum"];
     ensure!(*maximum == 20, "a definition was written that is to be skipped: {schema}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_to_before_the_definition_loses_no_object() -> Result<()> {
+    let story = Story::with_windlass("guard-before").await?;
+    let charts = Charts::of(&story).await?;
+    let group = format!("{}.example.com", story.namespace);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let upgrade =
+        json!({"timeout": "5s", "remediation": {"retries": 0, "remediateLastFailure": true}});
+    let app = charts.release("app", json!({"upgrade": upgrade})).await?;
+    story.await_revision(&app, 1).await?;
+    let (definition, bad) = (widget_crd(&group), deployment("web", Pods::CrashLoop));
+    let files = [
+        ("templates/a.yaml", CONFIG),
+        ("templates/crd.yaml", definition.as_str()),
+        ("templates/d.yaml", bad.as_str()),
+    ];
+    charts.publish("1.1.0", &files).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.apply(&widget(&group, "mine")).await?;
+    let is_undone =
+        |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
+    story.await_object(&app, SOON, is_undone).await?;
+    story.await_event("HelmRelease", "app", "CRDReleased").await?;
+    story.expect(&own(&group, "mine")).await?;
+    ensure!(value_of_chart(&story).await? == "1.0.0", "the rest of it was not rolled back");
+
+    // A first installation that fails is removed, and leaves the definition likewise.
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    let remediation = json!({"retries": 0, "remediateLastFailure": true});
+    let install = json!({"install": {"timeout": "5s", "remediation": remediation}});
+    let again = charts.release("app", install).await?;
+    let is_removed =
+        |object: &DynamicObject| condition(object, "Remediated")["reason"] == "UninstallSucceeded";
+    story.await_object(&again, SOON, is_removed).await?;
+    story.expect(&own(&group, "mine")).await?;
+    ensure!(story.read(&Target::config_map("app-config")).await?.is_none(), "it was not removed");
+    story.delete(&own(&group, "mine")).await?;
+    story.delete(&crd(&group)).await?;
     story.end().await
 }

@@ -8,6 +8,7 @@ mod appliers;
 mod audits;
 mod bad_input;
 mod bundle;
+mod crd_disasters;
 mod crd_guard;
 mod crds;
 mod depends_on;

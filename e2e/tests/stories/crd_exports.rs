@@ -5,7 +5,9 @@ use e2e::harness::flux::SOON;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, Target};
 use e2e::random::Random;
-use kube::api::DynamicObject;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 fn crd(group: &str) -> Target {
@@ -44,10 +46,19 @@ fn letter(random: &mut Random) -> char {
     all.get(random.below(all.len())).copied().map_or('A', char::from)
 }
 
-/// Deletes the Secrets of an export.
+/// The Secrets of the exports of a definition.
+async fn secrets(story: &Story, uid: &str) -> Result<Vec<String>> {
+    let all = Api::<Secret>::namespaced(story.client.clone(), "flux-system");
+    let of_it = ListParams::default().labels(&format!("windlass.dev/crd-export={uid}"));
+    Ok(all.list_metadata(&of_it).await?.items.into_iter().map(|it| it.name_any()).collect())
+}
+
+/// Deletes the Secrets of the exports of a definition.
 async fn forget(story: &Story, uid: &str) -> Result<()> {
-    let first = Target::new("v1", "Secret", &format!("crd-export-{uid}-0"));
-    story.delete(&first.in_namespace("flux-system")).await
+    for name in secrets(story, uid).await? {
+        story.delete(&Target::new("v1", "Secret", &name).in_namespace("flux-system")).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +100,8 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     ensure!(story.read(&crd(&group)).await?.is_none(), "a dry run created it");
     let said = story.windlass_says(&["crd", "restore", &name, "-o", "json"], true)?;
     let said: Value = serde_json::from_str(&said)?;
-    ensure!(said["export"] == uid && said["definitionCreated"] == true, "{said}");
+    let export = said["export"].as_str().unwrap_or_default();
+    ensure!(export.starts_with(&uid) && said["definitionCreated"] == true, "{said}");
     ensure!(said["created"] == 2 && said["withoutOwners"] == 1, "{said}");
     let live = story.expect(&crd(&group)).await?;
     ensure!(live.data["spec"] == definition, "{}", live.data["spec"]);
@@ -99,6 +111,11 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
         let after = kept(&story.expect(&own(&group, name)).await?);
         ensure!(after == *before, "{after} was {before}");
     }
+    // What is restored belongs to the next owner, who can remove all of it; the status belongs to nobody.
+    let live = story.expect(&own(&group, "held")).await?;
+    let managers = live.metadata.managed_fields.unwrap_or_default();
+    let managers: Vec<_> = managers.iter().map(|it| (&it.manager, &it.subresource)).collect();
+    ensure!(managers == [(&Some("kubectl-windlass".to_owned()), &None)], "{managers:?}");
     // What exists stays as it is, and what is missing is created.
     story.merge(&own(&group, "held"), json!({"spec": {"size": 2}})).await?;
     story.delete(&own(&group, "plain")).await?;
@@ -106,7 +123,28 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     ensure!(again.contains("objects created: 1\n") && again.contains("exist, and stay"), "{again}");
     ensure!(story.expect(&own(&group, "held")).await?.data["spec"]["size"] == 2, "it was written");
     let other = story.windlass_says(&["crd", "restore", &name, "--export", "other"], false)?;
-    ensure!(other.contains("has no export other"), "{other}");
+    ensure!(other.contains("no export other"), "{other}");
+
+    // Into another definition objects are restored on demand only, and never without fields of theirs.
+    story.delete(&own(&group, "plain")).await?;
+    let closed = json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true,
+        "subresources": {"status": {}}, "schema": {"openAPIV3Schema": {"type": "object",
+            "properties": {"spec": {"type": "object", "properties": {"text": {"type": "string"}}}}}}}]}});
+    story.merge(&crd(&group), closed).await?;
+    let refused = story.windlass_says(&["crd", "restore", &name], false)?;
+    ensure!(refused.contains("is not the exported one: /spec/versions"), "{refused}");
+    let flags = ["crd", "restore", &name, "--accept-definition"];
+    story
+        .await_until("the API server to use the new schema", SOON, async || {
+            if let Ok(refused) = story.windlass_says(&flags, false) {
+                ensure!(refused.contains("unknown field \"spec.size\""), "{refused}");
+                return Ok(Some(()));
+            }
+            // By the old schema.
+            story.delete(&own(&group, "plain")).await.map(|()| None)
+        })
+        .await?;
+    ensure!(story.read(&own(&group, "plain")).await?.is_none(), "it was created without a field");
 
     story.delete(&own(&group, "held")).await?;
     let_go(&story, &group, "held").await?;
@@ -152,6 +190,104 @@ async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted()
     ensure!(said.contains("objects created: "), "{said}");
     story.expect(&own(&group, &names[0])).await?;
     story.delete(&crd(&group)).await?;
+    forget(&story, &uid).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kustomization_removes_from_a_restored_definition_what_its_manifest_has_no_more()
+-> Result<()> {
+    let story = Story::with_windlass("guard-restored").await?;
+    let group = format!("{}.test", story.namespace);
+    let name = format!("widgets.{group}");
+    let noted = |note: &str| {
+        widget_crd(&group)
+            .replace("metadata: {", &format!("metadata: {{annotations: {{{note}: x}}, "))
+    };
+    let upstream = story.follow("app", &[("crd.yaml", noted("old"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.apply(&widget(&group, "mine")).await?;
+    let uid = confirm(&story, &group).await?;
+    story.delete(&app).await?;
+    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&app, SOON).await?;
+    story.windlass_says(&["crd", "restore", &name], true)?;
+    let notes = |it: &DynamicObject| it.metadata.annotations.clone().unwrap_or_default();
+    ensure!(notes(&story.expect(&crd(&group)).await?).contains_key("old"));
+
+    upstream.push(&[("crd.yaml", noted("new"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let is_new =
+        |it: &DynamicObject| notes(it).contains_key("new") && !notes(it).contains_key("old");
+    story.await_object(&crd(&group), SOON, is_new).await?;
+    story.expect(&own(&group, "mine")).await?;
+    story.delete(&own(&group, "mine")).await?;
+    story.delete(&app).await?;
+    story.await_gone(&crd(&group), SOON).await?;
+    forget(&story, &uid).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result<()> {
+    let story = Story::with_windlass("guard-half").await?;
+    let group = format!("{}.test", story.namespace);
+    let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"retryInterval": "2s"})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    let mut random = Random::new(2);
+    for name in ["a", "b"] {
+        let text: String = (0..1_000_000).map(|_| letter(&mut random)).collect();
+        story.apply(&widget(&group, name).replace("size: 1", &format!("text: \"{text}\""))).await?;
+    }
+    // The second part is refused.
+    let policy = format!("half.{group}");
+    let is_second = format!(
+        "has(object.metadata.annotations) && 'windlass.dev/crd-name' in object.metadata.annotations && \
+         object.metadata.annotations['windlass.dev/crd-name'] == 'widgets.{group}' && object.metadata.name.endsWith('-1')"
+    );
+    let admission = "admissionregistration.k8s.io/v1";
+    story
+        .apply_value(json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": policy}, "spec": {"failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+                    "operations": ["CREATE"], "resources": ["secrets"]}]},
+                "validations": [{"expression": format!("!({is_second})"), "message": "no second parts"}]}}))
+        .await?;
+    story
+        .apply_value(json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": policy}, "spec": {"policyName": policy, "validationActions": ["Deny"]}}))
+        .await?;
+    let probe = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe-1",
+        "annotations": {"windlass.dev/crd-name": format!("widgets.{group}")}}});
+    story
+        .await_until("the policy", SOON, async || {
+            if story.apply_value(probe.clone()).await.is_err() {
+                return Ok(Some(()));
+            }
+            story.delete(&Target::new("v1", "Secret", "probe-1")).await.map(|()| None)
+        })
+        .await?;
+    let uid = confirm(&story, &group).await?;
+    upstream.remove(&["crd.yaml"]).await?;
+    let text = story.await_failure(&app, "PruneFailed").await?;
+    ensure!(text.contains("no second parts"), "{text}");
+    story
+        .await_until("the first part to be deleted", SOON, async || {
+            Ok(secrets(&story, &uid).await?.is_empty().then_some(()))
+        })
+        .await?;
+    story.expect(&own(&group, "a")).await?;
+    for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+        story.delete(&Target::new(admission, kind, &policy)).await?;
+    }
+    story.await_gone(&crd(&group), SOON).await?;
     forget(&story, &uid).await?;
     story.end().await
 }
