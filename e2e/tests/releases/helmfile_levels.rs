@@ -186,14 +186,16 @@ async fn what_is_installed_is_what_the_real_helmfile_renders() -> Result<()> {
         - name: web\n  chart: ./app\n  needs: [db]\n  values: [values.yaml.gotmpl]\n\
         - name: patched\n  chart: ./app\n  strategicMergePatches:\n  - apiVersion: v1\n    kind: ConfigMap\n    \
         metadata: {name: patched-config}\n    data: {more: patched}\n\
-        - name: plain\n  chart: ./manifests\n  jsonPatches:\n  - target: {version: v1, kind: ConfigMap, name: plain-config}\n    \
+        - name: plain\n  namespace: NAMESPACE\n  chart: ./manifests\n  jsonPatches:\n  - target: {version: v1, kind: ConfigMap, name: plain-config}\n    \
         patch: [{op: replace, path: /data/value, value: patched}]\n";
+    // Patches write a namespace that a release names, and the one of `--namespace`, but not the one of the Helmfile.
+    let text = text.replace("NAMESPACE", &story.namespace);
     let files: BTreeMap<&str, String> = BTreeMap::from([
         ("app/Chart.yaml", CHART.to_owned()),
         ("app/templates/config.yaml", CONFIG.to_owned()),
         ("manifests/config.yaml", config_map("plain-config", "as it was")),
         ("values.yaml.gotmpl", "value: {{ .Values.size }}-{{ .Release.Name }}\n".to_owned()),
-        ("helmfile.yaml", text.to_owned()),
+        ("helmfile.yaml", text),
     ]);
     let folder = tempfile::tempdir()?;
     for (path, text) in &files {
