@@ -108,10 +108,16 @@ impl<K: Model> ReleaseOwner<K> {
             }
         }
         let changes = round.changes;
-        if !changes.is_empty() {
+        // A process may have applied what follows an operation, and ended before it wrote the audit.
+        if self.follows(moments) || !changes.is_empty() {
             self.audit_hooks(moments, (started, &ended), changes, desired).await;
         }
         ended
+    }
+
+    /// Whether something is due that follows an operation.
+    fn follows(&self, moments: &[When]) -> bool {
+        moments.contains(&When::After) && self.hooks.all.iter().any(|it| it.when == When::After)
     }
 
     /// Writes the audit of what hooks changed.
@@ -130,14 +136,17 @@ impl<K: Model> ReleaseOwner<K> {
             Err(rest) => (AuditOutcome::Failed, Some(rest.text().to_owned())),
         };
         let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
-        let ids: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
+        // After an operation it is one audit, whichever process applies what and how often.
+        let of = match self.follows(moments) {
+            true => "after".to_owned(),
+            false => changes.iter().map(|it| format!("{} ", it.id)).collect(),
+        };
         let key = format!(
-            "hooks {moments:?} {} {} {} {revision} {outcome:?} {}",
-            self.key,
-            self.hooks.digest,
-            desired.generation,
-            ids.join(" ")
+            "hooks {of} {} {} {} {revision} {outcome:?}",
+            self.key, self.hooks.digest, desired.generation
         );
+        // All of them are applied where this process has not begun the operation: what another one changed is not known.
+        let is_partial = outcome != AuditOutcome::Succeeded || moments.len() > 1;
         let origin = &desired.origin;
         let source = AuditCause {
             type_: AuditCauseKind::Source,
@@ -155,7 +164,7 @@ impl<K: Model> ReleaseOwner<K> {
                 revision: text(cut(&origin.revision, 500)),
                 ..AuditState::default()
             }),
-            changes: audit::listed(changes, outcome != AuditOutcome::Succeeded, &self.secrets),
+            changes: audit::listed(changes, is_partial, &self.secrets),
             outcome,
             message,
             started: when(started),
