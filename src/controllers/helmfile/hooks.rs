@@ -108,8 +108,9 @@ impl<K: Model> ReleaseOwner<K> {
             }
         }
         let changes = round.changes;
-        // A process may have applied what follows an operation, and ended before it wrote the audit.
-        if self.follows(moments) || !changes.is_empty() {
+        // A process may have applied all of it, and ended before it wrote the audit. What precedes an operation that another
+        // process has begun was audited by that one.
+        if self.follows(moments) || moments == [When::Before] || !changes.is_empty() {
             self.audit_hooks(moments, (started, &ended), changes, desired).await;
         }
         ended
@@ -136,11 +137,8 @@ impl<K: Model> ReleaseOwner<K> {
             Err(rest) => (AuditOutcome::Failed, Some(rest.text().to_owned())),
         };
         let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
-        // After an operation it is one audit, whichever process applies what and how often.
-        let of = match self.follows(moments) {
-            true => "after".to_owned(),
-            false => changes.iter().map(|it| format!("{} ", it.id)).collect(),
-        };
+        // It is one audit before and one after an operation, whichever process applies what and how often.
+        let of = if self.follows(moments) { "after" } else { "before" };
         let key = format!(
             "hooks {of} {} {} {} {revision} {outcome:?}",
             self.key, self.hooks.digest, desired.generation
