@@ -267,7 +267,7 @@ async fn far(story: &Story, there: &Value, maps: &Api<ConfigMap>) -> Result<()> 
     Ok(())
 }
 
-/// A deleted Helmfile uninstalls its releases wherever it can, and ends when nobody can uninstall the others any more.
+/// A deleted Helmfile uninstalls its releases wherever it can, and is gone once the others cannot be uninstalled any more.
 async fn ends(story: &Story, shop: &Target, maps: &Api<ConfigMap>) -> Result<()> {
     let own = &story.namespace;
     story.delete(shop).await?;

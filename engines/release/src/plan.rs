@@ -356,7 +356,7 @@ impl Run<'_> {
 
     /// Whether a release that is there is another one than the status knows: its kubeconfig may name another cluster by now.
     ///
-    /// Differs(flux): there it is uninstalled, whoever's it is.
+    /// Differs(flux): Flux uninstalls it, also where another owner installed it.
     fn is_another(&self, last: &Revision, known: &Snapshot) -> bool {
         match &last.journal {
             Some(journal) if self.desired.owns(journal) => false,

@@ -289,8 +289,8 @@ fn lacks_status(live: &Object, exported: &Object) -> bool {
     live.get("status").is_none() && fields(live) == fields(exported)
 }
 
-/// The patch by which nobody has written the status of an object; a controller that applies it would otherwise not be able
-/// to remove anything from it.
+/// The patch that removes the managed fields of the status of an object: a controller that applies the status could not
+/// remove anything from it otherwise.
 fn without_status_entry(live: &Object) -> Option<Value> {
     let entries = live.meta("managedFields")?.as_array()?;
     let is_ours = |it: &Value| it["manager"] == UNOWNED && it["subresource"] == "status";

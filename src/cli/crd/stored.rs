@@ -28,7 +28,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// The export of a definition that was asked for, by its name or by the uid of the definition, or the only one.
+    /// The requested export of a definition, by its name or by the uid of the definition; without a request, the only one.
     ///
     /// # Errors
     /// There is none, or there are several.

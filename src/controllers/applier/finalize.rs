@@ -14,7 +14,7 @@ use crate::controllers::record::FINALIZER;
 /// Where what an object applied is removed.
 pub(crate) enum Found {
     There(Arc<Target>),
-    /// What is named does not exist any more, without which nobody can remove anything there.
+    /// The Secret or ServiceAccount that is named does not exist any more; nothing can be deleted without it.
     Gone(String),
     /// It cannot be used now.
     Unusable(Rest),
@@ -55,7 +55,7 @@ impl<K: Applied> Session<K> {
         })
     }
 
-    /// The same for one of several clusters, of which nothing is told.
+    /// The same for one of several clusters; the caller reports what was left.
     ///
     /// # Errors
     /// windlass's own cluster could not be asked.

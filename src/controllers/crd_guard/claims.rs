@@ -83,7 +83,7 @@ pub(super) fn has_any(live: &Object, mine: &[Mark]) -> bool {
     mine.iter().any(|it| it.is_on(live))
 }
 
-/// Whether nobody has a definition that was released or restored: the next owner may have it, whoever that is.
+/// Whether a definition that was released or restored has no owner: any release or Kustomization may take it over.
 pub(crate) fn is_unowned(live: &Object) -> bool {
     let is_marked = OWNERS.iter().any(|(_, _, name)| said(live, name).is_some());
     super::is_definition(live) && !is_marked && entries(live).any(|it| it["manager"] == UNOWNED)

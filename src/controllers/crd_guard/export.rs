@@ -120,7 +120,7 @@ pub(super) struct Site<'a> {
 pub(super) struct Job<'a> {
     /// In windlass's own name.
     pub(super) cluster: &'a Cluster,
-    /// In the name of whoever applied the definition, and so may create some.
+    /// In the name of the user that applied the definition, who is allowed to create some.
     pub(super) theirs: &'a Cluster,
     /// The definition as it was read.
     pub(super) live: &'a Object,

@@ -1,8 +1,8 @@
 //! Removes a definition that left the manifests of its owner: it is deleted, after an export of its objects where that is
-//! confirmed, or released where somebody else uses it.
+//! confirmed, or released where another owner or an object uses it.
 //!
 //! Between what is decided and what is written lies no wait but for the API server, and the definition is written only as it
-//! was read: whoever confirms, withdraws or takes over meanwhile has it decided again.
+//! was read: a confirmation, its withdrawal or a new owner meanwhile makes the guard decide again.
 //! Elsewhere: who else has it (`claims`), its objects (`survey`, `export`).
 
 use objects::Object;
@@ -44,7 +44,7 @@ enum Said {
     Left,
     /// It may go with its objects.
     Confirmed,
-    /// It may go if nobody uses it.
+    /// It is deleted if it has no objects and no other owner.
     Unconfirmed,
 }
 
@@ -103,7 +103,7 @@ impl Removing<'_> {
         Err(ClusterError::NoAnswer(text))
     }
 
-    /// Deletes it if nobody uses it.
+    /// Deletes it if it has no objects and no other owner.
     async fn judged(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
         let mut users = claims::of(now, self.manager, self.mine);
         let objects = survey::users(self.ours, now).await?;

@@ -64,7 +64,7 @@ impl State {
         Self { crd: Some(definition(&notes)), objects, secrets, asked, version: 1, happens }
     }
 
-    /// Somebody writes the definition.
+    /// Another client writes the definition.
     fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
         self.version += 1;
         if let Some(crd) = &mut self.crd {

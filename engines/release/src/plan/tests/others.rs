@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A settled release whose last record has another journal or was written by somebody else, and is to be removed.
+/// A settled release whose last record and journal were changed by another owner, context or client, and that is to be removed.
 fn removed(change: impl Fn(&mut Record, &mut Option<Journal>)) -> World {
     let mut world = World::new(desired("1.0.0", "a"));
     world.settle();
