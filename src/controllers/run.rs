@@ -16,6 +16,8 @@ use kube::runtime::controller::{self, Action, Config, applier};
 use kube::runtime::reflector::ObjectRef;
 use reconcile::Node;
 use tokio::sync::Semaphore;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use self::keeper::Keeper;
 use super::context::Context;
@@ -224,7 +226,7 @@ pub(crate) async fn run_kind<K: Controlled>(
     let config = Config::default().concurrency(UNBOUNDED);
     let hub = context.hub.clone();
     applier(
-        |object: Arc<K>, context: Arc<Context>| isolated(object, context).boxed(),
+        |object: Arc<K>, context: Arc<Context>| apart(isolated(object, context)).boxed(),
         |_, never: &std::convert::Infallible, _| match *never {},
         context,
         store,
@@ -245,6 +247,18 @@ pub(crate) async fn run_kind<K: Controlled>(
 /// Runs are bounded where they use something up: a processor (`Context::building`, `Context::fetching`) or an API
 /// server (`Target::applying`). A bound on all of them would let one dead cluster or remote hold up everybody.
 const UNBOUNDED: u16 = 0;
+
+/// A run as a task of its own, which ends with the controller.
+///
+/// The controller polls all runs that are under way whenever one of them wakes it: what is polled must be cheap, and has to
+/// wake it at its end only.
+async fn apart(
+    run: impl Future<Output = Result<Action, std::convert::Infallible>> + Send + 'static,
+) -> Result<Action, std::convert::Infallible> {
+    let task = AbortOnDropHandle::new(tokio::spawn(run.in_current_span()));
+    // A panic is caught in the run; only a runtime that ends aborts the task.
+    task.await.unwrap_or_else(|_| Ok(Action::await_change()))
+}
 
 /// When a run that panicked is retried.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
