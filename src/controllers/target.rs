@@ -29,7 +29,7 @@ const KUBE_CONFIG: &str = "spec.kubeConfig";
 /// How many objects of ours are applied to one cluster at the same moment.
 ///
 /// It bounds memory and what the API server is asked at once; a cluster that does not answer holds up nobody else's.
-const APPLYING_AT_ONCE: usize = 16;
+pub(crate) const APPLYING_AT_ONCE: usize = 16;
 
 /// A cluster as seen by everyone who applies to it.
 pub(crate) struct Destination {

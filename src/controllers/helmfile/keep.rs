@@ -29,12 +29,13 @@ use crate::controllers::helm_release::{report, status, wish};
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::postrender::PostRenderers;
 use crate::controllers::releaser::{Wish, drive};
-use crate::controllers::target::Target;
+use crate::controllers::target::{APPLYING_AT_ONCE, Target};
 use crate::controllers::{helm_release, marks, window};
 use objects::Masking;
 
-/// How many releases of one Helmfile are operated on at a time in a cluster: one that does not answer holds up no other.
-const AT_ONCE: usize = 8;
+/// How many releases of one Helmfile are operated on at a time in a cluster, which no other waits for: what is applied at the
+/// same moment is what its permits allow.
+const AT_ONCE: usize = APPLYING_AT_ONCE;
 
 /// What is remembered of a release between runs. Its objects are watched as long.
 pub(super) struct Remembered {
