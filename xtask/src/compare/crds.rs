@@ -8,6 +8,7 @@ mod projects;
 mod samples;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -38,6 +39,9 @@ pub(crate) struct Options {
     /// Do not ask an API server
     #[arg(long)]
     offline: bool,
+    /// A folder of Git clones, each called as its project in this table; what is not in it is fetched as a Go module
+    #[arg(long, value_name = "FOLDER")]
+    clones: Option<PathBuf>,
 }
 
 /// What came of a project.
@@ -80,7 +84,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for project in wanted {
         let row = step(project.name, || {
-            let fetched = project.fetch(options.releases.into());
+            let clone = options.clones.as_ref().map(|it| it.join(project.name));
+            let clone = clone.filter(|it| it.is_dir());
+            let fetched = project.fetch(clone.as_deref(), options.releases.into());
             let row = runtime.block_on(compared(project, &fetched.releases, story.as_ref()));
             row.map(|row| Row { missing: fetched.missing, ..row })
         });

@@ -1,4 +1,4 @@
-//! The projects whose CustomResourceDefinitions are compared, and fetching them as Go modules.
+//! The projects whose CustomResourceDefinitions are compared, and fetching them: as Go modules, or from Git clones.
 //!
 //! Nothing of them is kept in the repository: they are fetched into the cache of this user when the command runs.
 
@@ -100,10 +100,15 @@ pub(super) struct Fetched {
 
 impl Project {
     /// The last minor releases that can be fetched, of each its last patch: a proxy of modules need not have all of them.
-    pub(super) fn fetch(&self, count: usize) -> Fetched {
+    /// With a clone the tags are the releases.
+    pub(super) fn fetch(&self, clone: Option<&Path>, count: usize) -> Fetched {
         let mut fetched = Fetched::default();
         let format = "{{join .Versions \" \"}}";
-        let listed = match go(&["list", "-m", "-versions", "-f", format, self.module]) {
+        let listed = match clone {
+            Some(clone) => git(clone, &["tag", "--sort=version:refname", "--list", "v[0-9]*"]),
+            None => go(&["list", "-m", "-versions", "-f", format, self.module]),
+        };
+        let listed = match listed {
             Ok(listed) => listed,
             Err(error) => {
                 fetched.missing.push(format!("{error:#}"));
@@ -115,7 +120,11 @@ impl Project {
             if fetched.releases.len() == count {
                 break;
             }
-            match self.release(version) {
+            let release = match clone {
+                Some(clone) => self.tagged(clone, version),
+                None => self.module(version),
+            };
+            match release {
                 Ok(release) => fetched.releases.insert(0, release),
                 Err(error) => fetched.missing.push(format!("{version}: {error:#}")),
             }
@@ -123,20 +132,36 @@ impl Project {
         fetched
     }
 
-    fn release(&self, version: &str) -> anyhow::Result<Release> {
+    /// What is in a clone at a tag.
+    fn tagged(&self, clone: &Path, version: &str) -> anyhow::Result<Release> {
+        let folder = tempfile::tempdir()?;
+        let archive = folder.path().join("release.tar");
+        let to = archive.display().to_string();
+        // A path that a release does not have yet is an error of Git.
+        git(clone, &[&["archive", "--format=tar", "-o", &to, version], self.paths].concat())?;
+        tar::Archive::new(std::fs::File::open(&archive)?).unpack(folder.path())?;
+        self.release(version, folder.path())
+    }
+
+    fn module(&self, version: &str) -> anyhow::Result<Release> {
         let module = format!("{}@{version}", self.module);
         let told: Value = serde_json::from_str(&go(&["mod", "download", "-json", &module])?)?;
         let folder = told["Dir"].as_str().with_context(|| format!("{module} is not there"))?;
+        self.release(version, Path::new(folder))
+    }
+
+    /// What is in the folder of a release.
+    fn release(&self, version: &str, folder: &Path) -> anyhow::Result<Release> {
         let mut files = Vec::new();
         for path in self.paths {
-            collect(&Path::new(folder).join(path), &mut files)?;
+            collect(&folder.join(path), &mut files)?;
         }
         files.sort();
         let mut definitions: Vec<Value> = Vec::new();
         for file in files {
             definitions.extend(read(&file)?);
         }
-        ensure!(!definitions.is_empty(), "{module} has no definitions at {:?}", self.paths);
+        ensure!(!definitions.is_empty(), "it has no definitions at {:?}", self.paths);
         Ok(Release { version: version.to_owned(), definitions })
     }
 }
@@ -181,6 +206,14 @@ fn minors<'v>(versions: &[&'v str]) -> Vec<&'v str> {
     last
 }
 
+fn git(clone: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git").arg("-C").arg(clone).args(arguments).output();
+    let output = output.context("cannot run git")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), told.trim());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// What `go` prints, with a cache of modules of its own, which can be deleted.
 fn go(arguments: &[&str]) -> anyhow::Result<String> {
     let modules = cache()?.join("definitions");
@@ -213,6 +246,35 @@ mod tests {
             ["v1.0.0", "v1.1.0", "v1.1.1", "v1.2.0-rc.1", "v1.2.0", "v1.3.0-beta", "v1.10.0"];
         assert_eq!(minors(&versions), ["v1.0.0", "v1.1.1", "v1.2.0", "v1.10.0"]);
         assert_eq!(minors(&[]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_tags_of_a_clone_are_its_releases() {
+        let clone = tempfile::tempdir().unwrap();
+        let path = clone.path().join("config/crd/bases");
+        std::fs::create_dir_all(&path).unwrap();
+        let run = |arguments: &[&str]| git(clone.path(), arguments).unwrap();
+        run(&["init", "-q"]);
+        for version in ["v1.0.0", "v1.1.0-rc.1", "v1.1.0"] {
+            let name = version.replace(['.', '-'], "");
+            let text = format!(
+                "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+                 metadata: {{name: {name}}}\n"
+            );
+            std::fs::write(path.join("crd.yaml"), text).unwrap();
+            run(&["add", "."]);
+            let author = ["-c", "user.name=test", "-c", "user.email=test@example.com"];
+            run(&[&author[..], &["commit", "-q", "-m", version]].concat());
+            run(&["tag", version]);
+        }
+        let fetched = project("test", "example.com/test", BASES).fetch(Some(clone.path()), 3);
+        assert_eq!(fetched.missing, Vec::<String>::new());
+        let read: Vec<(&str, &Value)> = fetched
+            .releases
+            .iter()
+            .map(|it| (&*it.version, &it.definitions[0]["metadata"]["name"]))
+            .collect();
+        assert_eq!(read, [("v1.0.0", &"v100".into()), ("v1.1.0", &"v110".into())]);
     }
 
     #[test]
