@@ -1,5 +1,5 @@
-//! The programs whose answers are right by definition: Helm, Kustomize, helmfile, Flux's helm-controller and command line
-//! as their projects release them.
+//! The programs whose answers are right by definition: Helm, Kustomize, helmfile, Flux's controllers and command line as
+//! their projects release them.
 //!
 //! Here: which versions, and how they are built. Elsewhere: the building (`binaries`), the Go modules (`testbed/`),
 //! asking them (`cargo xtask compare`, `cargo xtask bench template`).
@@ -50,6 +50,18 @@ const HELM_CONTROLLER: Set = Set {
     advice: GO,
 };
 
+const KUSTOMIZE_CONTROLLER: Set = Set {
+    recipes: &[Recipe::plain("kustomize-controller", "github.com/fluxcd/kustomize-controller")],
+    module_files: &["kustomize-controller/go.mod", "kustomize-controller/go.sum"],
+    advice: GO,
+};
+
+const SOURCE_CONTROLLER: Set = Set {
+    recipes: &[Recipe::plain("source-controller", "github.com/fluxcd/source-controller")],
+    module_files: &["source-controller/go.mod", "source-controller/go.sum"],
+    advice: GO,
+};
+
 const FLUX: Set = Set {
     recipes: &[Recipe {
         name: "flux",
@@ -76,6 +88,10 @@ pub enum Oracle {
     Helmfile,
     /// Flux's controller of HelmReleases, which takes over and is taken over from.
     HelmController,
+    /// Flux's controller of Kustomizations, which windlass is measured beside.
+    KustomizeController,
+    /// Flux's controller of sources, which the other two need.
+    SourceController,
     /// Flux's command line, by which people observe what windlass keeps, and tell it what to do.
     Flux,
 }
@@ -89,6 +105,8 @@ impl Oracle {
             Self::Kustomize => "kustomize",
             Self::Helmfile => "helmfile",
             Self::HelmController => "helm-controller",
+            Self::KustomizeController => "kustomize-controller",
+            Self::SourceController => "source-controller",
             Self::Flux => "flux",
         }
     }
@@ -101,6 +119,8 @@ impl Oracle {
             Self::Kustomize => "kustomize v5.8.1",
             Self::Helmfile => "helmfile v1.8.0",
             Self::HelmController => "helm-controller v1.6.3",
+            Self::KustomizeController => "kustomize-controller v1.9.5",
+            Self::SourceController => "source-controller v1.9.3",
             Self::Flux => "flux v2.9.5",
         }
     }
@@ -116,6 +136,8 @@ impl Oracle {
             Self::Kustomize => program(&KUSTOMIZE, self.name()),
             Self::Helmfile => program(&HELMFILE, self.name()),
             Self::HelmController => program(&HELM_CONTROLLER, self.name()),
+            Self::KustomizeController => program(&KUSTOMIZE_CONTROLLER, self.name()),
+            Self::SourceController => program(&SOURCE_CONTROLLER, self.name()),
             Self::Flux => program(&FLUX, self.name()),
         }
     }
@@ -147,6 +169,12 @@ mod tests {
             (Oracle::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
             (Oracle::Helmfile, "helmfile", "github.com/helmfile/helmfile"),
             (Oracle::HelmController, "helm-controller", "github.com/fluxcd/helm-controller"),
+            (
+                Oracle::KustomizeController,
+                "kustomize-controller",
+                "github.com/fluxcd/kustomize-controller",
+            ),
+            (Oracle::SourceController, "source-controller", "github.com/fluxcd/source-controller"),
             (Oracle::Flux, "flux", "github.com/fluxcd/flux2/v2"),
         ] {
             let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();

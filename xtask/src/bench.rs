@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`),
-//! with what (`bed`, `raw`, `workload`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `versus`),
+//! with what (`bed`, `raw`, `workload`, `chain`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
 mod apply;
@@ -11,6 +11,7 @@ mod audit;
 mod bed;
 mod beside;
 mod build;
+mod chain;
 pub(crate) mod chart_archive;
 mod crds;
 mod figures;
@@ -26,6 +27,7 @@ mod samples;
 mod settle;
 mod sources;
 mod template;
+mod versus;
 mod wake;
 mod workload;
 
@@ -66,6 +68,8 @@ pub(crate) enum Command {
     Crds(crds::Options),
     /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
     HelmfileReleases(helmfile_releases::Options),
+    /// How fast windlass is, and what it costs, beside Flux's own controllers on the same control plane
+    Versus(versus::Options),
 }
 
 /// Measures, and prints a table.
@@ -87,6 +91,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Helmfile(options) => as_shipped(|| helmfile::run(options)),
         Command::Crds(options) => as_shipped(|| crds::run(options)),
         Command::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
+        Command::Versus(options) => as_shipped(|| versus::run(options)),
     }
 }
 

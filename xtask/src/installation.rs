@@ -97,18 +97,20 @@ impl Installation {
             _ => install_crds(&kubectl, &plane, &[root().join(crate::crds::FOLDER)]),
         })?;
         let git = step("Git server", || GitServer::start(Access::Open))?;
-        let operators = match serving {
-            Serving::Windlass(build, flags) => step("windlass serve", || {
-                let mut operator = start_operator(build, &plane, flags)?;
-                await_ready(&mut operator, 0)?;
-                Ok(vec![operator])
-            })?,
-            Serving::Programs(lines, _) => {
-                let start = |line: &String| step(line, || start_program(line, &plane));
-                lines.iter().map(start).collect::<anyhow::Result<_>>()?
-            }
-        };
+        let operators = start_operators(&plane, serving)?;
         Ok(Self { operators, git, plane, client, kubectl })
+    }
+
+    /// Ends what serves the APIs, and starts something else on the same control plane; its CRDs stay.
+    ///
+    /// # Errors
+    /// When something does not end, or does not start.
+    pub(crate) fn serve(&mut self, serving: Serving<'_>) -> anyhow::Result<()> {
+        for mut operator in self.operators.drain(..) {
+            operator.stop(READY_LIMIT)?;
+        }
+        self.operators = start_operators(&self.plane, serving)?;
+        Ok(())
     }
 
     /// The Git server.
@@ -285,6 +287,19 @@ pub(crate) fn released(name: &str) -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell which program this is")?;
     let target = own.ancestors().nth(2).context("this program is not in a target folder")?;
     Ok(target.join("release").join(name))
+}
+
+fn start_operators(plane: &ControlPlane, serving: Serving<'_>) -> anyhow::Result<Vec<Operator>> {
+    match serving {
+        Serving::Windlass(build, flags) => step("windlass serve", || {
+            let mut operator = start_operator(build, plane, flags)?;
+            await_ready(&mut operator, 0)?;
+            Ok(vec![operator])
+        }),
+        Serving::Programs(lines, _) => {
+            lines.iter().map(|line| step(line, || start_program(line, plane))).collect()
+        }
+    }
 }
 
 /// Starts a program that needs to be told nothing but where the cluster is. `{folder}` is a folder of its own.

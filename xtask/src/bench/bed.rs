@@ -32,7 +32,7 @@ const QUIET_LIMIT: Duration = Duration::from_secs(600);
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Which operator is measured, and how the figures are written.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_long_help = ANOTHER)]
 pub(crate) struct Target {
     /// Start this command line instead of windlass; repeat it for an operator of several programs
@@ -94,6 +94,8 @@ pub(super) struct Bed {
     api_server: Option<u32>,
     audit: Option<AuditLog>,
     is_windlass: bool,
+    /// A part of all names: what is measured on a cluster that others were measured on before.
+    part: String,
     /// To be deleted at the end when the cluster is not ours.
     namespaces: RefCell<Vec<String>>,
 }
@@ -115,16 +117,25 @@ impl Bed {
         if let Some(kubeconfig) = &target.kubeconfig {
             return Self::given(runtime, kubeconfig.clone(), target.pid.clone());
         }
-        let is_windlass = target.operator.is_empty();
-        let serving = if is_windlass {
+        let serving = if target.operator.is_empty() {
             Serving::Windlass(Build::Release, &target.flags)
         } else {
             Serving::Programs(&target.operator, &target.definitions)
         };
+        Self::with(runtime, serving)
+    }
+
+    /// Starts everything with what serves the APIs.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub(super) fn with(runtime: &Runtime, serving: Serving<'_>) -> anyhow::Result<Self> {
+        let is_windlass = matches!(serving, Serving::Windlass(..));
         let installation = Installation::start_with(runtime, serving)?;
         let plane = installation.plane();
         let raw = step("raw client", || runtime.block_on(Raw::connect(&plane.kubeconfig())))?;
         Ok(Self {
+            part: String::new(),
             given: None,
             client: installation.client().clone(),
             raw,
@@ -137,6 +148,19 @@ impl Bed {
         })
     }
 
+    /// Ends what serves the APIs and starts something else there, for the measurement `part`, a part of all its names.
+    ///
+    /// # Errors
+    /// When the cluster is not ours, or a program does not end or start.
+    pub(super) fn serve(&mut self, part: &str, serving: Serving<'_>) -> anyhow::Result<()> {
+        let installation = self.installation.as_mut().context("the cluster is not ours")?;
+        installation.serve(serving)?;
+        self.operators = installation.operators();
+        self.is_windlass = matches!(serving, Serving::Windlass(..));
+        part.clone_into(&mut self.part);
+        Ok(())
+    }
+
     fn given(runtime: &Runtime, kubeconfig: PathBuf, operators: Vec<u32>) -> anyhow::Result<Self> {
         let state = State::beside(&kubeconfig);
         let record = state.record();
@@ -144,6 +168,7 @@ impl Bed {
         let client = runtime.block_on(control_plane::client(&kubeconfig))?;
         let raw = step("raw client", || runtime.block_on(Raw::connect(&kubeconfig)))?;
         Ok(Self {
+            part: String::new(),
             installation: None,
             given: Some(step("Git server", || GitServer::start(Access::Open))?),
             client,
@@ -154,6 +179,14 @@ impl Bed {
             is_windlass: false,
             namespaces: RefCell::default(),
         })
+    }
+
+    /// What was started.
+    ///
+    /// # Errors
+    /// When the cluster was there before.
+    pub(super) fn installation(&self) -> anyhow::Result<&Installation> {
+        self.installation.as_ref().context("the cluster is not ours")
     }
 
     /// The Git server.
@@ -313,9 +346,10 @@ impl Bed {
     /// What a piece of work is called: on a cluster that was there before, nobody else has used the name.
     pub(super) fn work(&self, who: Who, round: u16) -> String {
         let word = if who == Who::Raw { "raw" } else { "app" };
-        match self.given {
-            Some(_) => format!("{word}-{}-{round}", std::process::id()),
-            None => format!("{word}-{round}"),
+        match (&self.given, &*self.part) {
+            (Some(_), _) => format!("{word}-{}-{round}", std::process::id()),
+            (None, "") => format!("{word}-{round}"),
+            (None, part) => format!("{word}-{part}-{round}"),
         }
     }
 

@@ -10,9 +10,10 @@ use super::bed::Who;
 use crate::progress::{bold, green, red};
 
 /// How the figures are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// Tables for people
+    #[default]
     Table,
     /// One JSON document for programs
     Json,
@@ -46,6 +47,10 @@ pub(super) struct Limits {
     pub(super) cpu: Option<f64>,
     /// MiB.
     pub(super) peak: Option<f64>,
+    /// CPU seconds, as a multiple of another operator's.
+    pub(super) cpu_ratio: Option<f64>,
+    /// Memory, as a multiple of another operator's.
+    pub(super) peak_ratio: Option<f64>,
 }
 
 /// The same work done by both, several times.
@@ -55,9 +60,13 @@ pub(super) struct Comparison {
     /// How many objects the work is about.
     objects: usize,
     limits: Limits,
+    columns: [&'static str; 2],
     raw: Vec<Phase>,
     operator: Vec<Phase>,
 }
+
+/// Who is compared, unless said otherwise.
+const COLUMNS: [&str; 2] = ["raw client", "operator"];
 
 /// A line of the table: a figure for each, in the same unit.
 #[derive(Debug, Serialize)]
@@ -85,7 +94,12 @@ struct Asked {
 impl Comparison {
     /// Nothing measured yet.
     pub(super) fn new(title: String, objects: usize, limits: Limits) -> Self {
-        Self { title, objects, limits, raw: Vec::new(), operator: Vec::new() }
+        Self { title, objects, limits, columns: COLUMNS, raw: Vec::new(), operator: Vec::new() }
+    }
+
+    /// The operator of this comparison in place of the raw client, beside that of another, which did the same work.
+    pub(super) fn against(self, other: Self, columns: [&'static str; 2], limits: Limits) -> Self {
+        Self { columns, limits, raw: self.operator, operator: other.operator, ..other }
     }
 
     /// Adds a round.
@@ -121,13 +135,20 @@ impl Comparison {
             Some(limit) => total.judge(total.operator, Some(limit)),
             None => total.judge(total.ratio, self.limits.ratio),
         }
-        let mut cpu = both("CPU of the client itself, s", &|phase| Some(phase.cpu));
+        let mut cpu = both("its own CPU, s", &|phase| Some(phase.cpu));
         cpu.judge(cpu.operator, self.limits.cpu);
         // A peak is over all rounds: it is not forgotten between them.
+        let highest = |phases: &[Phase]| phases.iter().map(|it| it.peak).reduce(f64::max);
         let mut peak = both("peak memory, MiB", &|phase| Some(phase.peak));
         peak.raw = None;
-        peak.operator = self.operator.iter().map(|phase| phase.peak).reduce(f64::max);
+        peak.operator = highest(&self.operator);
         peak.judge(peak.operator, self.limits.peak);
+        if self.columns != COLUMNS {
+            peak.raw = highest(&self.raw);
+            (cpu, peak) = (cpu.compared(), peak.compared());
+            cpu.judge(cpu.ratio, self.limits.cpu_ratio);
+            peak.judge(peak.ratio, self.limits.peak_ratio);
+        }
         vec![
             total,
             both("half of it done after, s", &|phase| phase.half).compared(),
@@ -140,7 +161,8 @@ impl Comparison {
 
     fn asked(&self) -> Vec<Asked> {
         let mut lines = Vec::new();
-        for (who, phases) in [("raw", &self.raw), ("operator", &self.operator)] {
+        let [first, second] = self.columns;
+        for (who, phases) in [(first, &self.raw), (second, &self.operator)] {
             let mut all = Requests::default();
             phases.iter().filter_map(|it| it.requests.as_ref()).for_each(|it| all.extend(it));
             let of = (self.objects * phases.len()) as f64;
@@ -165,7 +187,7 @@ impl Comparison {
     pub(super) fn to_json(&self) -> serde_json::Value {
         let [raw, operator] = self.totals();
         serde_json::json!({
-            "title": self.title, "objects": self.objects,
+            "title": self.title, "objects": self.objects, "columns": self.columns,
             "totals": {"raw": raw, "operator": operator},
             "figures": self.rows(), "requests": self.asked(),
         })
@@ -175,21 +197,22 @@ impl Comparison {
     fn print(&self) {
         let rounds = self.operator.len();
         println!("\n{}; rounds: {rounds}, figures are medians", bold(&self.title));
-        println!("{:<40} {:>10} {:>10} {:>8}", "", "raw client", "operator", "ratio");
+        let [first, second] = self.columns;
+        println!("{:<40} {first:>10} {second:>10} {:>8}", "", "ratio");
         for row in self.rows() {
             println!("{}", row.line());
         }
         let [raw, operator] =
             self.totals().map(|all| all.iter().map(|it| format!(" {it:.2}")).collect::<String>());
-        println!("total of each round, s: raw{raw}; operator{operator}");
+        println!("total of each round, s: {first}{raw}; {second}{operator}");
         println!(
-            "\n{:<9} {:<18} {:<36} {:>6} {:>9} {:>8} {:>8}",
+            "\n{:<10} {:<18} {:<36} {:>6} {:>9} {:>8} {:>8}",
             "who", "verb", "resource", "count", "an object", "refused", "mean ms"
         );
         for it in self.asked() {
             let Asked { who, verb, resource, count, an_object, refused, mean_ms } = it;
             println!(
-                "{who:<9} {verb:<18} {resource:<36} {count:>6} {an_object:>9.3} {refused:>8} {mean_ms:>8.1}"
+                "{who:<10} {verb:<18} {resource:<36} {count:>6} {an_object:>9.3} {refused:>8} {mean_ms:>8.1}"
             );
         }
     }

@@ -61,11 +61,31 @@ pub(crate) struct Options {
     /// How often each of both does it
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
+    /// Without the raw client, since another operator is compared with
+    #[arg(skip)]
+    is_alone: bool,
     #[command(flatten)]
     target: Target,
 }
 
 impl Options {
+    /// One install of so many that wait, by the operator alone.
+    pub(super) fn alone(count: u16) -> Self {
+        Self {
+            count,
+            wait: true,
+            update: false,
+            rounds: 1,
+            is_alone: true,
+            target: Target::default(),
+            chart_template: true,
+        }
+    }
+
+    fn sides(&self) -> &'static [Who] {
+        if self.is_alone { &[Who::Operator] } else { &[Who::Raw, Who::Operator] }
+    }
+
     /// How long a piece of work may take; an operator that polls and does little at once needs long.
     fn limit(&self) -> Duration {
         Duration::from_secs(120 + 3 * u64::from(self.count))
@@ -77,11 +97,12 @@ impl Options {
         if self.chart_template {
             let cpu = (self.count <= 500).then_some(WITH_TEMPLATE);
             let seconds = (self.count <= 500).then_some(SECONDS);
-            let limits = |total| Limits { total, cpu, peak, ratio: None };
+            let limits = |total| Limits { total, cpu, peak, ..Limits::default() };
             return [limits(seconds.map(|it| it.0)), limits(seconds.map(|it| it.1))];
         }
         let cpu = (self.count <= 100 && self.wait).then_some(HUNDRED);
-        let install = Limits { ratio: self.wait.then_some(PROMISE), cpu, peak, total: None };
+        let ratio = self.wait.then_some(PROMISE);
+        let install = Limits { ratio, cpu, peak, ..Limits::default() };
         [install, Limits { peak, ..Limits::default() }]
     }
 }
@@ -104,7 +125,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Vec<Comparison>> {
+/// Measures on a bed that is there.
+///
+/// # Errors
+/// When something was not done in time.
+pub(super) fn measure(
+    runtime: &Runtime,
+    bed: &Bed,
+    options: &Options,
+) -> anyhow::Result<Vec<Comparison>> {
     let count = usize::from(options.count);
     let waiting = if options.wait { "until ready" } else { "without waiting" };
     let limits = if bed.is_windlass() { options.limits() } else { Default::default() };
@@ -117,14 +146,16 @@ fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Ve
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
-            Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+            if !options.is_alone {
+                Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+            }
             let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
             operator.install().await?;
             operator.remove().await
         })
     })?;
     for round in 1..=options.rounds {
-        for who in [Who::Raw, Who::Operator] {
+        for &who in options.sides() {
             let name = if who == Who::Raw { "raw client" } else { "operator" };
             step(&format!("round {round}: {name}"), || {
                 runtime.block_on(async {

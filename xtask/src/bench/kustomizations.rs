@@ -51,11 +51,31 @@ pub(crate) struct Options {
     /// How often each of both does it
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
+    /// Without the raw client, since another operator is compared with
+    #[arg(skip)]
+    is_alone: bool,
     #[command(flatten)]
     target: Target,
 }
 
 impl Options {
+    /// One install of so many that wait, by the operator alone.
+    pub(super) fn alone(count: u16) -> Self {
+        Self {
+            count,
+            wait: true,
+            update: false,
+            rounds: 1,
+            is_alone: true,
+            target: Target::default(),
+            from: Begin::Kustomizations,
+        }
+    }
+
+    fn sides(&self) -> &'static [Who] {
+        if self.is_alone { &[Who::Operator] } else { &[Who::Raw, Who::Operator] }
+    }
+
     /// How long a piece of work may take; an operator that polls and does little at once needs long.
     fn limit(&self) -> Duration {
         Duration::from_secs(120 + 3 * u64::from(self.count))
@@ -68,7 +88,7 @@ impl Options {
             ratio: self.wait.then_some(PROMISE),
             cpu: is_promised.then_some(HUNDRED.0),
             peak: is_promised.then_some(HUNDRED.1),
-            total: None,
+            ..Limits::default()
         }
     }
 }
@@ -91,7 +111,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Vec<Comparison>> {
+/// Measures on a bed that is there.
+///
+/// # Errors
+/// When something was not done in time.
+pub(super) fn measure(
+    runtime: &Runtime,
+    bed: &Bed,
+    options: &Options,
+) -> anyhow::Result<Vec<Comparison>> {
     let count = usize::from(options.count);
     let waiting = if options.wait { "until healthy" } else { "without waiting for health" };
     let limits = if bed.is_windlass() { options.limits() } else { Limits::default() };
@@ -102,7 +130,9 @@ fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Ve
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
-            Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+            if !options.is_alone {
+                Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+            }
             let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
             operator.install().await?;
             operator.remove().await
@@ -111,9 +141,11 @@ fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Ve
     for round in 1..=options.rounds {
         let sides = step(&format!("round {round}: namespaces"), || {
             runtime.block_on(async {
-                let raw = Side::prepare(bed, options, Who::Raw, round, count).await?;
-                let operator = Side::prepare(bed, options, Who::Operator, round, count).await?;
-                Ok([raw, operator])
+                let mut sides = Vec::new();
+                for &who in options.sides() {
+                    sides.push(Side::prepare(bed, options, who, round, count).await?);
+                }
+                Ok(sides)
             })
         })?;
         for side in &sides {
