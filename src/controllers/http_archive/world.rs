@@ -7,7 +7,9 @@ use reconcile::{Rest, Wake};
 use sources::archive;
 use sources::http_archive::{self, Answer, Error, Remote, Validators};
 use sources::plan::Kept;
-use sources::reason::{ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, URL_INVALID};
+use sources::reason::{
+    ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, URL_INVALID, VERIFICATION_ERROR,
+};
 use tree::{Files as _, Memory};
 
 use super::Learned;
@@ -40,6 +42,7 @@ fn classify(error: &Error) -> Rest {
         Error::BadSecret(_) | Error::AuthenticationFailed { .. } => {
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
+        Error::Mismatch { .. } => Rest::Failed(VERIFICATION_ERROR, text, Wake::default()),
         Error::Busy(said) => busy(FETCHING_FAILED, said),
         // A server or a file may change without the spec, so the rest is tried again.
         _ => Rest::Failed(FETCHING_FAILED, text, Wake::default()),
@@ -144,6 +147,9 @@ mod tests {
         let missing = classify(&Error::Status { url, status: 404 });
         assert!(matches!(missing, Rest::Failed(FETCHING_FAILED, ..)), "{missing:?}");
         assert_eq!(crate::controllers::http_archive::failure(missing.reason()), FETCH_FAILED);
+        let expected = format!("sha256:{}", "0".repeat(64));
+        let mismatch = classify(&Error::Mismatch { url: "https://h/a".to_owned(), expected });
+        assert!(matches!(mismatch, Rest::Failed(VERIFICATION_ERROR, ..)), "{mismatch:?}");
         let until = "2026-11-22T10:00:00Z".parse().unwrap();
         let said =
             sources::http::Busy { host: "h:443".to_owned(), until, status: 429, is_tried: false };
