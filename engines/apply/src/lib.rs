@@ -19,7 +19,8 @@ pub mod plan;
 pub mod refusal;
 pub mod rival;
 pub mod stages;
-pub mod takeover;
+pub mod taken;
+mod takeover;
 
 pub use compare::{Action, diff_paths, digest, has_drifted};
 pub use fingerprint::fingerprint;
@@ -31,4 +32,5 @@ pub use normalize::normalize;
 pub use order::prune_order;
 pub use plan::{Apply, Desired, FailedWait, HealthWish, Observed, Seen, SeenState, Step};
 pub use stages::{DuplicateObject, Manifest, Stage, StageKind, stages};
+pub use taken::after_take_over;
 pub use takeover::{take_over, take_over_from};

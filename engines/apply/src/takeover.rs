@@ -8,14 +8,14 @@ use objects::Object;
 use serde_json::{Map, Value, json};
 
 /// Annotations of tools that managed the object before: kubectl, and Flux of long ago.
-const ANNOTATIONS: [&str; 3] = [
+pub(crate) const ANNOTATIONS: [&str; 3] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "kustomize.toolkit.fluxcd.io/checksum",
     "fluxcd.io/sync-checksum",
 ];
 
 /// A label of Flux of long ago.
-const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
+pub(crate) const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
 
 /// The JSON patch (RFC 6902) that hands the fields of foreign managers to `manager`, or `None` when there is nothing to do.
 ///
@@ -60,6 +60,20 @@ fn patch(live: &Object, mut operations: Vec<Value>, entries: Option<Vec<Value>>)
     Some(Value::Array(operations))
 }
 
+/// The `managedFields` that a patch of [`take_over`] writes; empty if it writes none.
+pub(crate) fn entries_after(patch: &Value) -> Vec<Value> {
+    let operations = patch.as_array().into_iter().flatten();
+    let written = operations.filter(|it| it["path"] == "/metadata/managedFields");
+    written.filter_map(|it| it["value"].as_array()).flatten().cloned().collect()
+}
+
+/// Whether an entry of `managedFields` is what a manager applied.
+pub(crate) fn is_apply_of(entry: &Value, manager: &str) -> bool {
+    text(entry, "manager") == manager
+        && text(entry, "operation") == "Apply"
+        && text(entry, "subresource").is_empty()
+}
+
 fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
     entry.get(field).and_then(Value::as_str).unwrap_or_default()
 }
@@ -84,12 +98,7 @@ fn merged_entries(
     is_foreign: impl Fn(&Value) -> bool,
 ) -> Option<Vec<Value>> {
     let entries = live.meta("managedFields")?.as_array()?;
-    let is_ours = |entry: &Value| {
-        text(entry, "manager") == manager
-            && text(entry, "operation") == "Apply"
-            && text(entry, "subresource").is_empty()
-    };
-    let at = entries.iter().rposition(is_ours);
+    let at = entries.iter().rposition(|entry| is_apply_of(entry, manager));
     let mut ours = at.and_then(|at| entries.get(at)).cloned();
     let mut kept = Vec::with_capacity(entries.len());
     let mut taken = false;
