@@ -133,23 +133,28 @@ fn scheduler_flags(state: &State) -> Result<Vec<String>> {
 }
 
 /// kwok also answers for the node's kubelet, so that reading logs works: every container has
-/// printed the same line.
+/// printed the same line, except those of [`PRINTED`].
 fn kwok_flags(state: &State, port: u16) -> Result<Vec<String>> {
     let pki = |name: &str| show(&state.pki().join(name));
-    let log = state.pki().join("container.log");
-    write_private(
-        &log,
-        "2026-01-01T00:00:00.000000000Z stdout F this container exists on the test bed only\n",
-    )?;
-    let logs = state.pki().join("kwok-logs.yaml");
-    write_private(
-        &logs,
-        &format!(
-            "apiVersion: kwok.x-k8s.io/v1alpha1\nkind: ClusterLogs\nmetadata: {{name: all}}\n\
-             spec: {{logs: [{{logsFile: {:?}, previousLogsFile: {0:?}}}]}}\n",
-            show(&log)
-        ),
-    )?;
+    let mut logs = String::new();
+    let line = "this container exists on the test bed only";
+    for (name, lines) in PRINTED.into_iter().chain([("", [line].as_slice())]) {
+        let log = state.pki().join(format!("container{name}.log"));
+        let at = |second: usize| format!("2026-01-01T00:00:{second:02}.000000000Z");
+        let lines = lines.iter().enumerate();
+        let text: Vec<String> =
+            lines.map(|(second, line)| format!("{} stdout F {line}\n", at(second))).collect();
+        write_private(&log, &text.concat())?;
+        let containers = if name.is_empty() { vec![] } else { vec![name] };
+        let file = show(&log);
+        logs += &format!(
+            "  - {{containers: {containers:?}, logsFile: {file:?}, previousLogsFile: {file:?}}}\n"
+        );
+    }
+    let config = state.pki().join("kwok-logs.yaml");
+    let about = "apiVersion: kwok.x-k8s.io/v1alpha1\nkind: ClusterLogs\nmetadata: {name: all}\n";
+    write_private(&config, &format!("{about}spec:\n  logs:\n{logs}"))?;
+    let logs = config;
     Ok(vec![
         format!("--kubeconfig={}", pki("kwok.kubeconfig")),
         format!("--config={}", show(&testbed().join("kwok/stages.yaml"))),
@@ -164,6 +169,22 @@ fn kwok_flags(state: &State, port: u16) -> Result<Vec<String>> {
         "--node-lease-duration-seconds=200".into(),
     ])
 }
+
+/// What containers of these names have printed: windlass (`manager`) about objects of namespace `apps`, and one that tries
+/// to steer a terminal.
+const PRINTED: [(&str, &[&str]); 2] = [
+    (
+        "manager",
+        &[
+            r#"{"ts":"2026-01-01T00:00:00.000Z","level":"info","msg":"started","version":"1.0.0"}"#,
+            r#"{"ts":"2026-01-01T00:00:01.000Z","level":"info","msg":"applied","controllerKind":"Kustomization","namespace":"apps","name":"web"}"#,
+            r#"{"ts":"2026-01-01T00:00:02.000Z","level":"error","msg":"the build failed: \u001b[2J","controllerKind":"Kustomization","namespace":"apps","name":"shop"}"#,
+            r#"{"ts":"2026-01-01T00:00:03.000Z","level":"debug","msg":"rendered","controllerKind":"HelmRelease","namespace":"apps","name":"web"}"#,
+            "thread 'main' panicked",
+        ],
+    ),
+    ("noisy", &["\u{1b}[31mred\u{1b}[2J", "    at main \u{202e}\u{7}"]),
+];
 
 fn show(path: &Path) -> String {
     path.display().to_string()

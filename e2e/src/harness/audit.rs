@@ -53,7 +53,45 @@ fn creation(event: &Value, namespace: &str) -> Option<String> {
         .then(|| format!("{}/{name}", object["resource"].as_str().unwrap_or_default()))
 }
 
+/// What windlass made of an object by a request that was not a dry-run: `created configmaps/a`, `changed …` or
+/// `removed …`. Its own kinds, their records and Events are left out.
+fn change(event: &Value, namespace: &str) -> Option<String> {
+    let (word, object) =
+        (|value: &Value| value.as_str().unwrap_or_default().to_owned(), &event["objectRef"]);
+    let is_ours = word(&event["userAgent"]).starts_with("windlass/");
+    let is_tried = word(&event["requestURI"]).contains("dryRun=All");
+    let code = event["responseStatus"]["code"].as_u64()?;
+    let group = word(&object["apiGroup"]);
+    let is_own = group.ends_with("fluxcd.io") || group.ends_with("windlass.dev");
+    let resource = word(&object["resource"]);
+    let (name, subresource) = (word(&object["name"]), !object["subresource"].is_null());
+    let is_record = resource == "events" || name.starts_with("sh.helm.release.");
+    let is_left_out = !is_ours || is_tried || is_own || is_record || subresource;
+    if is_left_out || object["namespace"] != namespace || !(200..300).contains(&code) {
+        return None;
+    }
+    let action = match (word(&event["verb"]).as_str(), code) {
+        ("create", _) | ("patch", 201) => "created",
+        ("patch" | "update", _) => "changed",
+        ("delete", _) => "removed",
+        _ => return None,
+    };
+    Some(format!("{action} {resource}/{name}"))
+}
+
 impl Story {
+    /// What windlass made of objects in the story's namespace so far, in the order in which it was received.
+    ///
+    /// # Errors
+    /// There is no audit log.
+    pub fn changes(&self) -> Result<Vec<String>> {
+        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
+        let text = std::fs::read_to_string(path)?;
+        let named = text.lines().filter(|line| line.contains(&self.namespace));
+        let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        Ok(events.filter_map(|event| change(&event, &self.namespace)).collect())
+    }
+
     /// How often windlass created objects of these resources in the story's namespace, by resource and name.
     ///
     /// # Errors

@@ -13,6 +13,8 @@ pub enum Pods {
     Fail,
     /// They restart again and again.
     CrashLoop,
+    /// Their image does not exist.
+    ImagePull,
 }
 
 impl Pods {
@@ -22,6 +24,7 @@ impl Pods {
             Self::Unready => "unready",
             Self::Fail => "fail",
             Self::CrashLoop => "crash-loop",
+            Self::ImagePull => "image-pull",
         }
     }
 }
