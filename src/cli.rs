@@ -3,8 +3,10 @@
 mod audit;
 mod bootstrap;
 mod build;
+mod built;
 mod bundle;
 mod check;
+mod complete;
 mod connection;
 mod crd;
 mod describe;
@@ -17,6 +19,7 @@ mod helmfile;
 mod history;
 mod install;
 mod kind;
+mod logs;
 mod migrate;
 mod output;
 #[cfg(test)]
@@ -64,7 +67,7 @@ fn command() -> Command {
     let commands = [
         declared!("audit", AUDIT, audit::Args, audit::EXAMPLES),
         declared!("bootstrap", BOOTSTRAP, bootstrap::Args),
-        declared!("build", BUILD, build::Args),
+        declared!("build", BUILD, build::Args, build::EXAMPLES),
         declared!("bundle", BUNDLE, bundle::Args),
         declared!("check", CHECK, check::Args),
         declared!("completion", COMPLETION, shell::Completion),
@@ -77,6 +80,7 @@ fn command() -> Command {
         Command::new("helmfile").about(HELMFILE).defer(helmfile::Flags::augment_args),
         declared!("history", HISTORY, history::Args, history::EXAMPLES),
         declared!("install", INSTALL, install::Args),
+        declared!("logs", LOGS, logs::Args, logs::EXAMPLES),
         declared!("man", MAN, shell::Man),
         declared!("migrate", MIGRATE, migrate::Args),
         declared!("reconcile", RECONCILE, reconcile::Args, reconcile::EXAMPLES),
@@ -96,19 +100,32 @@ fn command() -> Command {
         .about("Keep Kubernetes clusters equal to what is declared in Git")
         .version(env!("CARGO_PKG_VERSION"))
         .propagate_version(true)
+        .after_help(FIRST)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(commands)
 }
 
+/// Where a person begins who has never seen the program.
+const FIRST: &str = "When something does not work:
+  windlass get -A --status-selector ready=false    what is not ready, in all namespaces
+  windlass why ks/app -n apps                      why, and what would help
+  windlass tree ks/app -n apps                     what it applied, with health, down to Pods
+  windlass logs ks/app -n apps --since 1h          what windlass logged about it
+
+Each command has examples: windlass why --help";
+
 const AUDIT: &str = "List what was done to releases and Kustomizations, and why";
 const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
-const BUILD: &str = "Build a kustomization, as `kustomize build` does";
+const BUILD: &str =
+    "Build a kustomization as `kustomize build` does, or what windlass applies for an object";
 const BUNDLE: &str = "Pack a helmfile with all charts that it names into one archive";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
-const COMPLETION: &str = "Print a script by which a shell completes commands and flags";
+const COMPLETION: &str =
+    "Print a script by which a shell completes commands, flags, and names of the cluster";
 const DESCRIBE: &str = "Describe an object: conditions, sources, what it applied, events";
-const DIFF: &str = "Predict what a folder or chart would change, by field";
+const DIFF: &str =
+    "Predict what the next reconciliation, a folder or a chart would change, by field";
 const EVENTS: &str = "Print what happened to objects and their sources";
 const EXPORT: &str = "Print objects as manifests";
 const GET: &str = "Print objects of any kinds in one table";
@@ -117,6 +134,7 @@ const CRD: &str =
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const HISTORY: &str = "Print what was applied or released, and when";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
+const LOGS: &str = "Print what windlass logged about objects, or what their Pods print";
 const MAN: &str = "Write the manual pages of all commands";
 const MIGRATE: &str =
     "Take a cluster over from Flux, or give it back; convert objects of other tools";
@@ -142,6 +160,8 @@ const UNREACHABLE: u8 = 3;
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
+    // Ends here if a shell asks what it may complete.
+    clap_complete::CompleteEnv::with_factory(command).var(shell::VARIABLE).complete();
     let outcome = match command().try_get_matches().and_then(|matches| run_named(&matches)) {
         Ok(outcome) => outcome,
         Err(error) => return wrong_usage(&error),
@@ -170,12 +190,10 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("audit", given)) => audit::run(&flags(given)?),
         Some(("bootstrap", given)) => bootstrap::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         // Its errors are worded as kustomize words them, so that scripts see no difference.
-        Some(("build", given)) => Ok(build::run(&mut flags(given)?)),
+        Some(("build", given)) => build::run(&mut flags(given)?),
         Some(("bundle", given)) => bundle::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("check", given)) => check::run(&flags(given)?),
-        Some(("completion", given)) => {
-            shell::complete(flags(given)?, command()).map(|()| ExitCode::SUCCESS)
-        }
+        Some(("completion", given)) => shell::complete(flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("describe", given)) => describe::run(&flags(given)?),
         Some(("diff", given)) => diff::run(&flags(given)?),
         Some(("events", given)) => events::run(&flags(given)?),
@@ -185,6 +203,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("crd", given)) => crd::run(&flags(given)?),
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
+        Some(("logs", given)) => logs::run(&flags(given)?),
         Some(("man", given)) => shell::man(&flags(given)?, command()).map(|()| ExitCode::SUCCESS),
         Some(("migrate", given)) => migrate::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),

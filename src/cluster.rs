@@ -1,7 +1,7 @@
 //! The only code that holds a `kube::Client`.
 //!
 //! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
-//! ([`objects`]), lists of any size ([`pages`]), whether one is there at all (`presence`), statuses and finalizers ([`status`]), Kubernetes Events
+//! ([`objects`]), what containers print ([`logs`]), lists of any size ([`pages`]), whether one is there at all (`presence`), statuses and finalizers ([`status`]), Kubernetes Events
 //! ([`events`]), watching ([`watch`]: over connections of a [`pool`], object by object as [`item`] reads them), what an
 //! answer may cost ([`bounded`]), when a server wants to be asked again (`retry`),
 //! kubeconfigs from Secrets ([`kubeconfig`]), who of several processes acts ([`lease`], [`leadership`]).
@@ -21,6 +21,7 @@ pub(crate) mod kind;
 pub(crate) mod kubeconfig;
 pub(crate) mod leadership;
 pub(crate) mod lease;
+pub(crate) mod logs;
 pub(crate) mod objects;
 pub(crate) mod pages;
 mod pool;

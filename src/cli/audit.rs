@@ -148,7 +148,7 @@ fn shown(audits: &[ReleaseAudit], format: Format, with_namespace: bool) -> anyho
         }))
     };
     Ok(match format {
-        Format::Table => table(audits, with_namespace),
+        Format::Table => table(audits, with_namespace, Screen::of_stdout()),
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
         Format::Yaml => goyaml::emit(&list()?)?,
         Format::Jsonl => {
@@ -162,23 +162,23 @@ fn shown(audits: &[ReleaseAudit], format: Format, with_namespace: bool) -> anyho
     })
 }
 
-fn table(audits: &[ReleaseAudit], with_namespace: bool) -> String {
+fn table(audits: &[ReleaseAudit], with_namespace: bool, on: Screen) -> String {
     let titles = [
         "NAMESPACE",
         "ENDED",
         "SUBJECT",
         "OPERATION",
+        "OUTCOME",
+        "CHANGES",
         "FROM",
         "TO",
-        "CHANGES",
         "CAUSE",
-        "OUTCOME",
         "DURATION",
     ];
     let skipped = usize::from(!with_namespace);
     let rows: Vec<Vec<Cell>> =
         audits.iter().map(|audit| row(audit).into_iter().skip(skipped).collect()).collect();
-    Table::new(&titles[skipped..], Screen::of_stdout()).page(&rows)
+    Table::new(&titles[skipped..], on).page(&rows)
 }
 
 fn row(audit: &ReleaseAudit) -> [Cell; 10] {
@@ -197,11 +197,12 @@ fn row(audit: &ReleaseAudit) -> [Cell; 10] {
         Cell::new(&at.unwrap_or_default()),
         Cell::new(&format!("{}/{}{release}", spec.subject.kind, spec.subject.name)),
         Cell::new(&spec.operation.to_string()),
+        // Before what is long: a narrow terminal cuts lines.
+        Cell::coloured(&spec.outcome.to_string(), colour(spec.outcome)),
+        Cell::new(&changes(&spec.changes)),
         Cell::new(&state(spec.from.as_ref())),
         Cell::new(&state(spec.to.as_ref())),
-        Cell::new(&changes(&spec.changes)),
         Cell::new(&causes.join(",")),
-        Cell::coloured(&spec.outcome.to_string(), colour(spec.outcome)),
         Cell::new(spec.duration.as_deref().unwrap_or_default()),
     ]
 }
@@ -254,6 +255,17 @@ mod tests {
     }
 
     #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let found = vec![
+            audit("shop", "HelmRelease", "2026-01-03T00:00:00Z"),
+            audit("apps", "Kustomization", "2026-01-04T00:00:00Z"),
+        ];
+        let audits = selected(found, None, None).unwrap();
+        let text = crate::cli::table::at_both_widths(|on| table(&audits, true, on));
+        expect_test::expect_file!["goldens/audit.txt"].assert_eq(&text);
+    }
+
+    #[test]
     fn a_subject_is_named_by_kind_and_name() {
         let kind = |text: &str| parse_subject(text).map(|it| it.kind);
         assert_eq!(kind("hr/web"), Ok("HelmRelease"));
@@ -302,8 +314,8 @@ mod tests {
         let line = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(
             line,
-            "apps 2026-01-03T00:00:00Z HelmRelease/we\\u{1b}b (shop) Upgrade 1:web@1.0.0 2:web@1.1.0 +1 ~2 -0? \
-             Values:Secret/apps/v,Spec Succeeded 1.5s"
+            "apps 2026-01-03T00:00:00Z HelmRelease/we\\u{1b}b (shop) Upgrade Succeeded +1 ~2 -0? 1:web@1.0.0 2:web@1.1.0 \
+             Values:Secret/apps/v,Spec 1.5s"
         );
         assert!(!shown(&audits, Format::Table, false).unwrap().contains("NAMESPACE"));
         let json: Value =

@@ -1,8 +1,11 @@
-//! `windlass build`: what `kustomize build` does, with its flags, messages and exit status.
+//! `windlass build`: what `kustomize build` does, with its flags, messages and exit status; or what windlass builds of an
+//! object of the cluster.
 //!
-//! Below: charts (`build/charts.rs`). Elsewhere: building (`kustomize`), reading the disk (`sources::disk`).
+//! Below: charts (`build/charts.rs`), objects of the cluster (`build/object.rs`). Elsewhere: building (`kustomize`), reading
+//! the disk (`sources::disk`).
 
 mod charts;
+mod object;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -16,6 +19,7 @@ use golang::meter::{Allowance, Meter, Stop};
 use kustomize::{Budget, Built, HelmOptions, Object, Options, Order, Restriction, Warning};
 use sources::disk::{self, Disk};
 
+use super::complete;
 use super::time_limit;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
@@ -28,11 +32,11 @@ const HELM: &str = "helm";
 /// The network of functions without a name, which has no effect.
 const BRIDGE: &str = "bridge";
 
-/// The flags of `kustomize build`.
-#[derive(Debug, PartialEq, Eq, ClapArgs)]
+/// The flags of `kustomize build`, and those for objects of the cluster.
+#[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Directory of the kustomization
-    #[arg(value_name = "DIR")]
+    /// Directory of the kustomization; or a Kustomization or HelmRelease of the cluster, such as ks/app
+    #[arg(value_name = "DIR|KIND/NAME", add = complete::directories_and_objects())]
     dirs: Vec<String>,
     /// Write to this file, or one file per object to this directory
     #[arg(short, long, value_name = "PATH", default_value = "")]
@@ -70,7 +74,22 @@ pub(super) struct Args {
     time_limit: Duration,
     #[command(flatten)]
     functions: Functions,
+    #[command(flatten)]
+    object: object::Flags,
 }
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass build ./deploy/app                   a kustomization, as `kustomize build` does
+  windlass build ks/app -n apps                 what windlass applies for a Kustomization
+  windlass build ks/app --path ./deploy/app     the same with the files of a local folder
+  windlass build hr/web -n apps                 what windlass releases for a HelmRelease, with its hooks
+  windlass build hr/web --chart ./charts/web    the same with a local chart
+
+An object of the cluster is built or rendered with the ConfigMaps, Secrets and values of the cluster. Without --path or
+--chart, the artifact of its source is read: from its URL, or through the API server where a Service has it. Values of
+Secrets are printed as ****. A directory that has the name of an object is meant before the object.
+
+Exit status: that of `kustomize build`; of an object, 2 if it cannot be built, 3 if the cluster cannot be reached.";
 
 /// Flags for functions in containers, which have no effect as none are run.
 #[derive(Debug, PartialEq, Eq, ClapArgs)]
@@ -96,15 +115,23 @@ struct Functions {
 }
 
 /// Builds and prints, and says what went wrong.
+///
+/// # Errors
+/// An object of the cluster cannot be built. Errors of kustomizations are said as kustomize says them.
 #[expect(clippy::print_stderr, reason = "the command's own messages are what scripts read")]
-pub(super) fn run(args: &mut Args) -> ExitCode {
-    match build(args) {
+pub(super) fn run(args: &mut Args) -> anyhow::Result<ExitCode> {
+    if let Some(words) = object::named(&args.dirs) {
+        let text = object::build(&args.object, &words)?;
+        put(&text, &args.output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(match object::refuse(&args.object).and_then(|()| build(args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {error:#}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 fn build(args: &mut Args) -> anyhow::Result<()> {
@@ -204,6 +231,11 @@ fn write(built: Built, output: &str) -> anyhow::Result<()> {
     let text = built.yaml().map_err(with_flag)?;
     // The process ends; taking nodes apart would only delay it.
     std::mem::forget(built);
+    put(&text, output)
+}
+
+/// Writes a text to standard output or a file.
+fn put(text: &str, output: &str) -> anyhow::Result<()> {
     if output.is_empty() {
         return Ok(std::io::stdout().write_all(text.as_bytes())?);
     }

@@ -165,6 +165,19 @@ pub(super) fn say(mark: Mark, text: &str) {
     };
 }
 
+/// Asks a person on the terminal; `--silent` is the flag without which a command asks.
+///
+/// # Errors
+/// There is no answer.
+pub(super) fn agrees(question: &str) -> anyhow::Result<bool> {
+    let mut out = std::io::stderr().lock();
+    let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
+    asked.context("cannot ask: add --silent")?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).context("cannot ask: add --silent")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
 /// Prints what was asked for.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
+use super::complete;
 use super::connection::print;
 use super::kind;
 use super::place::{Place, Site};
@@ -18,7 +19,7 @@ use super::why;
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// The object
-    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     place: Place,
@@ -139,4 +140,35 @@ fn conditions(object: &Object, on: Screen, now: reconcile::Time) -> String {
 
 fn subjects(ids: &[ObjectId]) -> String {
     ids.iter().map(ObjectId::subject).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::table::at_both_widths;
+
+    #[test]
+    fn the_screen_fits_terminals_of_both_widths() {
+        let object = Object::new(json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "shop", "namespace": "apps", "creationTimestamp": "2026-11-01T12:00:00Z"},
+            "spec": {"interval": "10m", "sourceRef": {"kind": "GitRepository", "name": "shop"},
+                "dependsOn": [{"name": "database"}]},
+            "status": {"lastAppliedRevision": "main@sha1:0123456789abcdef0123456789abcdef01234567",
+                "conditions": [{"type": "Ready", "status": "False", "reason": "HealthCheckFailed",
+                    "lastTransitionTime": "2026-11-24T11:00:00Z",
+                    "message": "timeout waiting for Deployment/apps/web: container 'app' of Pod web-1 CrashLoopBackOff"}],
+                "inventory": {"entries": [{"id": "apps_web_apps_Deployment", "v": "v1"}]}}}))
+        .unwrap();
+        let event = Object::new(json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"},
+            "type": "Warning", "reason": "HealthCheckFailed", "lastTimestamp": "2026-11-24T11:58:00Z",
+            "message": "timeout waiting for Deployment/apps/web \u{1b}[2J"}))
+        .unwrap();
+        let why = "Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' CrashLoopBackOff";
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let text = at_both_widths(|on| text(&object, why, Ok(vec![event.clone()]), on, now));
+        expect_file!["goldens/describe.txt"].assert_eq(&text);
+    }
 }

@@ -8,6 +8,7 @@ use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
+use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
@@ -18,7 +19,7 @@ use super::table::{Cell, Colour, Screen, Table, age};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// An object, with its sources; all objects of windlass if there is none
-    #[arg(num_args = 0..=2, value_name = "KIND/NAME")]
+    #[arg(num_args = 0..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     scope: Scope,
@@ -52,12 +53,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let values: Vec<Value> = events.iter().map(|it| shown(it.clone()).into_value()).collect();
     if report(&values, args.output)?.is_none() {
-        let screen = Screen::of_stdout();
-        let mut table = Table::new(&["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], screen);
-        let now = jiff::Timestamp::now();
-        let rows: Vec<_> = events.iter().map(|it| row(it, now)).collect();
-        print(&table.page(&rows))?;
-        if rows.is_empty() && left_out.is_empty() {
+        print(&table(&events, Screen::of_stdout(), jiff::Timestamp::now()))?;
+        if events.is_empty() && left_out.is_empty() {
             say(Mark::Action, "no events; the API server keeps them for an hour by default");
         }
     }
@@ -145,6 +142,11 @@ fn object_of(event: &Object) -> ObjectId {
     ObjectId::new(&text("namespace"), &text("name"), &group, &text("kind"))
 }
 
+fn table(events: &[Object], on: Screen, now: reconcile::Time) -> String {
+    let mut table = Table::new(&["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], on);
+    table.page(&events.iter().map(|it| row(it, now)).collect::<Vec<_>>())
+}
+
 fn row(event: &Object, now: reconcile::Time) -> Vec<Cell> {
     let kind = field(event, "type");
     let colour = (kind == "Warning").then_some(Colour::Bad);
@@ -155,4 +157,38 @@ fn row(event: &Object, now: reconcile::Time) -> Vec<Cell> {
         Cell::new(&object_of(event).subject()),
         Cell::new(field(event, "message")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::table::at_both_widths;
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let event = |kind: &str, reason: &str, message: &str| {
+            Object::new(json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"},
+                "type": kind, "reason": reason, "message": message, "lastTimestamp": "2026-11-24T11:58:00Z",
+                "involvedObject": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+                    "kind": "Kustomization", "namespace": "apps", "name": "shop"}}))
+            .unwrap()
+        };
+        let events = [
+            event(
+                "Normal",
+                "ReconciliationSucceeded",
+                "Reconciliation finished in 1.2s, next run in 10m",
+            ),
+            event(
+                "Warning",
+                "HealthCheckFailed",
+                "timeout waiting for Deployment/apps/web: container 'app' of Pod web-1 CrashLoopBackOff \u{1b}[2J",
+            ),
+        ];
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        expect_file!["goldens/events.txt"].assert_eq(&at_both_widths(|on| table(&events, on, now)));
+    }
 }

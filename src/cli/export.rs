@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use objects::Object;
 
+use super::complete;
 use super::connection::print;
 use super::kind;
 use super::place::{Scope, say_left_out, shown};
@@ -13,7 +14,7 @@ use super::place::{Scope, say_left_out, shown};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// KIND, KIND/NAME, KIND NAME, several KINDs with commas, or all, sources, appliers
-    #[arg(required = true, value_name = "KIND[/NAME]")]
+    #[arg(required = true, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     scope: Scope,

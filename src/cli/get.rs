@@ -9,6 +9,7 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::Value;
 
+use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind::{self, Target};
 use super::output::{Format, Shape, Writer};
@@ -21,7 +22,7 @@ use crate::cluster::watch::Seen;
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// KIND, KIND/NAME, KIND NAME, several KINDs with commas, or all, sources, appliers
-    #[arg(required = true, value_name = "KIND[/NAME]")]
+    #[arg(default_value = "all", value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     scope: Scope,
@@ -40,7 +41,7 @@ pub(super) struct Args {
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
-  windlass get all -A                           everything, in all namespaces
+  windlass get -A                               everything, in all namespaces
   windlass get ks -n apps                       the Kustomizations of a namespace
   windlass get hr/web -o yaml                   one HelmRelease as YAML
   windlass get all -A --status-selector ready=false
@@ -108,7 +109,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(args: &Args, targets: &[Target]) -> Self {
+    fn new(args: &Args, targets: &[Target], screen: Screen) -> Self {
         let is_wide = args.output == Format::Wide;
         let has_namespaces = args.scope.all_namespaces;
         let kinds = targets.first().map(|first| &first.resource.gvk);
@@ -119,7 +120,6 @@ impl Printer {
             titles.extend(["CREATED", "APPLIED BY", "REASON"]);
         }
         titles.push("MESSAGE");
-        let screen = Screen::of_stdout();
         // A wide table is for those who scroll.
         let screen = if is_wide { Screen { width: None, ..screen } } else { screen };
         let table = Table::new(&titles, screen);
@@ -178,7 +178,7 @@ async fn list(
     targets: &[Target],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
-    let mut printer = Printer::new(args, targets);
+    let mut printer = Printer::new(args, targets, Screen::of_stdout());
     let is_wanted = |object: &Object| selector.is_none_or(|it| it.selects(object));
     let mut left_out = Vec::new();
     for target in targets {
@@ -216,7 +216,7 @@ async fn watch(
     targets: &[Target],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
-    let mut printer = Printer::new(args, targets);
+    let mut printer = Printer::new(args, targets, Screen::of_stdout());
     let streams = targets.iter().map(|target| {
         let namespace = site.namespace_of(target);
         let stream = match &target.name {
@@ -258,9 +258,53 @@ async fn watch(
 
 #[cfg(test)]
 mod tests {
+    use clap::{Command, FromArgMatches as _};
+    use expect_test::expect_file;
     use serde_json::json;
 
     use super::*;
+    use crate::cli::table::at_both_widths;
+    use crate::cluster::discovery::Resource;
+
+    fn target(version: &str, kind: &str) -> Target {
+        let resource = Resource {
+            gvk: objects::Gvk::new(version, kind),
+            plural: String::new(),
+            namespaced: true,
+            watchable: true,
+        };
+        Target { resource, namespace: None, name: None }
+    }
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let command = Args::augment_args(Command::new("get").no_binary_name(true));
+        let args = Args::from_arg_matches(&command.get_matches_from(["-A"])).unwrap();
+        let (kustomize, source) = ("kustomize.toolkit.fluxcd.io/v1", "source.toolkit.fluxcd.io/v1");
+        let targets = [target(kustomize, "Kustomization"), target(source, "GitRepository")];
+        let ready = |status: &str, message: &str| json!([{"type": "Ready", "status": status, "reason": "X", "message": message}]);
+        let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";
+        let rows = [
+            json!({"apiVersion": source, "kind": "GitRepository",
+                "metadata": {"name": "shop", "namespace": "apps"},
+                "status": {"artifact": {"revision": revision, "lastUpdateTime": "2026-11-24T11:00:00Z"},
+                    "conditions": ready("True", "stored artifact for revision 'main@sha1:01234567'")}}),
+            json!({"apiVersion": kustomize, "kind": "Kustomization",
+                "metadata": {"name": "shop-with-a-long-name", "namespace": "apps", "annotations": {
+                    "windlass.dev/suspended-by": "alice", "windlass.dev/suspended-until": "2026-11-24T21:00:00Z"}},
+                "spec": {"suspend": true},
+                "status": {"lastAppliedRevision": revision, "conditions": ready("False",
+                    "timeout waiting for Deployment/apps/web: container 'app' CrashLoopBackOff \u{1b}[2J")}}),
+        ];
+        let rows = rows.map(|it| Object::new(it).unwrap());
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let text = at_both_widths(|on| {
+            let mut printer = Printer::new(&args, &targets, on);
+            let cells: Vec<_> = rows.iter().map(|it| printer.row(it, now)).collect();
+            printer.table.page(&cells)
+        });
+        expect_file!["goldens/get.txt"].assert_eq(&text);
+    }
 
     #[test]
     fn a_status_selects_objects_with_it() {

@@ -8,6 +8,7 @@ use objects::Object;
 use reconcile::depends_on;
 use serde_json::Value;
 
+use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
@@ -19,7 +20,7 @@ use super::table::{Cell, Colour, Screen, Table, age};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// A Kustomization, a HelmRelease or a Helmfile
-    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     place: Place,
@@ -55,9 +56,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         say(Mark::Action, "nothing has been applied yet");
         return Ok(ExitCode::SUCCESS);
     }
-    let now = jiff::Timestamp::now();
-    let screen = Screen::of_stdout();
-    let text = match entries.iter().all(|it| it["chartName"].is_string()) {
+    print(&table(&entries, Screen::of_stdout(), jiff::Timestamp::now()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {
+    match entries.iter().all(|it| it["chartName"].is_string()) {
         true => {
             let titles = ["VERSION", "CHART", "APP", "STATUS", "ACTION", "DEPLOYED", "TESTS"];
             let rows: Vec<_> = entries.iter().map(|it| released(it, now)).collect();
@@ -68,9 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let rows: Vec<_> = entries.iter().map(|it| applied(it, now)).collect();
             Table::new(&titles, screen).page(&rows)
         }
-    };
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 fn entries(object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>> {
@@ -182,9 +184,32 @@ fn ago(entry: &Value, key: &str, now: reconcile::Time) -> String {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect_file;
     use serde_json::json;
 
     use super::*;
+    use crate::cli::table::at_both_widths;
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let release = |version: u32, status: &str| {
+            json!({"version": version, "chartName": "shop", "chartVersion": "1.4.0", "appVersion": "2026.11",
+                "status": status, "action": "upgrade", "lastDeployed": "2026-11-24T11:00:00Z",
+                "testHooks": {"shop-smoke": {"phase": "Failed"}}})
+        };
+        let applied = json!({"metadata": {"revision": "main@sha1:0123456789abcdef0123456789abcdef01234567"},
+            "lastReconciledStatus": "ReconciliationSucceeded", "lastReconciledDuration": "1.2s",
+            "firstReconciled": "2026-11-20T12:00:00Z", "lastReconciled": "2026-11-24T11:58:00Z",
+            "totalReconciliations": 42,
+            "digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"});
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let releases = [release(3, "failed"), release(2, "deployed")];
+        let text = at_both_widths(|on| {
+            let of_release = table(&releases, on, now);
+            format!("{of_release}\n{}", table(std::slice::from_ref(&applied), on, now))
+        });
+        expect_file!["goldens/history.txt"].assert_eq(&text);
+    }
 
     #[test]
     fn a_release_of_a_helmfile_has_to_be_named_among_several() {

@@ -7,8 +7,7 @@ use expect_test::expect_file;
 use super::{command, help};
 
 /// Commands whose pages are elsewhere, with those pages.
-const ELSEWHERE: [(&str, &str); 4] = [
-    ("build", "`kustomize build`"),
+const ELSEWHERE: [(&str, &str); 3] = [
     ("helmfile", "[helmfile.md](helmfile.md)"),
     ("serve", "[running.md](running.md)"),
     ("template", "`helm template`"),
@@ -32,7 +31,7 @@ Objects that you may not read are omitted and listed on stderr; nothing is concl
 | 2 | wrong usage, or the command failed |
 | 3 | the cluster cannot be reached |
 
-`build`, `template` and `helmfile` have the exit status of the programs that they follow.
+`build` of a directory, `template` and `helmfile` have the exit status of the programs that they follow.
 ";
 
 /// The page.

@@ -7,6 +7,7 @@ use clap::Args;
 use objects::Object;
 use serde_json::Value;
 
+use super::complete;
 use super::connection::{Mark, Reach, block_on, say};
 use super::kind::Target;
 use super::table::clean;
@@ -21,7 +22,13 @@ pub(super) struct Place {
     #[command(flatten)]
     reach: Reach,
     /// Namespace; by default that of the kubeconfig's context
-    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Cluster")]
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        help_heading = "Cluster",
+        add = complete::namespaces()
+    )]
     namespace: Option<String>,
     /// How long the command may take
     #[arg(
@@ -104,6 +111,11 @@ impl Place {
         block_on(async { work(self.open().await?).await })
     }
 
+    /// Whether -n was given.
+    pub(super) fn has_namespace(&self) -> bool {
+        self.namespace.is_some()
+    }
+
     async fn open(&self) -> anyhow::Result<Site> {
         let (cluster, _) = self.reach.open().await?;
         let namespace = self.namespace.clone();
@@ -173,11 +185,14 @@ impl Site {
         labels: &str,
         each: &mut impl FnMut(Vec<Object>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<String>> {
-        let mut from = None;
+        let (mut from, mut limit) = (None, FIRST_PAGE);
         loop {
-            let part = self.cluster.list_part(resource, namespace, (labels, ""), from.as_deref());
+            let selectors = (labels, "");
+            let part =
+                self.cluster.list_at_most(resource, namespace, selectors, from.as_deref(), limit);
             match part.await {
-                Ok(Part { objects, next }) => {
+                Ok(Part { objects, next, bytes }) => {
+                    limit = next_limit(objects.len(), bytes);
                     each(objects)?;
                     from = next;
                 }
@@ -204,6 +219,21 @@ impl Site {
         let listed = self.cluster.list(&resource, "", "").await?;
         Ok(listed.iter().map(|it| it.name().to_owned()).collect())
     }
+}
+
+/// How many objects the first page has at most, so that something is printed soon.
+const FIRST_PAGE: usize = 50;
+
+/// Most objects of a page.
+const LARGEST_PAGE: usize = 500;
+
+/// How long a page should be: read into memory it takes several times as much.
+const PAGE_BYTES: usize = 2 << 20;
+
+/// How many objects to ask for after a page of so many objects, which took so many bytes.
+fn next_limit(objects: usize, bytes: usize) -> usize {
+    let fitting = objects.saturating_mul(PAGE_BYTES) / bytes.max(1);
+    fitting.clamp(8, LARGEST_PAGE)
 }
 
 /// Says what was left out because of missing rights, a line each; the exit status then says that something is missing.
@@ -233,4 +263,19 @@ pub(super) fn shown(mut object: Object) -> Object {
         }
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_as_long_as_fits_into_memory() {
+        let kib = |each: usize, objects: usize| next_limit(objects, objects * (each << 10));
+        assert_eq!(kib(1, FIRST_PAGE), LARGEST_PAGE);
+        assert_eq!(kib(8, FIRST_PAGE), 256);
+        assert_eq!(kib(1500, 8), 8);
+        // A page may have no objects.
+        assert_eq!(next_limit(0, 100), 8);
+    }
 }

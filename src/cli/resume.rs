@@ -1,17 +1,25 @@
 //! `windlass resume`: ends suspensions.
 
+use std::cell::Cell;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use ::reconcile::{SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use anyhow::{bail, ensure};
 use cause::related;
 use clap::Args as ClapArgs;
+use objects::Object;
 use serde_json::json;
 
-use super::connection::{Mark, say};
+use super::built::{self, Kind};
+use super::connection::{Mark, agrees, print, say};
+use super::output::ReportFormat;
 use super::reconcile::{self, Awaited};
 use super::row::Row;
 use super::suspend::{Chosen, change, each};
 use super::table::clean;
+use super::{FAILED, diff};
+use crate::settings::Settings;
 
 /// The flags of `windlass resume`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -21,27 +29,89 @@ pub(super) struct Args {
     /// Wait until each is reconciled
     #[arg(long)]
     wait: bool,
+    /// First print what would change, as `windlass diff` does, and ask
+    #[arg(long)]
+    plan: bool,
+    /// Ask nothing after --plan
+    #[arg(short, long, requires = "plan")]
+    silent: bool,
+    /// Flags with which `windlass serve` runs in the cluster, for --plan; by default none
+    #[arg(last = true, value_name = "FLAG", requires = "plan")]
+    flags: Vec<String>,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
   windlass resume ks/app -n apps --wait
+  windlass resume hr/web -n apps --plan         what would change; then it asks
   windlass resume appliers --all -A -l team=web
 
-Exit status: 0; 2 if an object was not resumed, or is not ready with --wait; 3 if the cluster cannot be reached.";
+--plan compares with the artifact that the source has now; what the next artifact of a source brings is not known. Without
+a terminal, it resumes nothing unless --silent is given; `windlass diff --help` says what is not predicted.
+
+Exit status: 0; 1 if --plan found changes and nothing was resumed; 2 if an object was not resumed, cannot be predicted, or
+is not ready with --wait; 3 if the cluster cannot be reached.";
 
 /// Resumes objects.
 ///
 /// # Errors
 /// Nothing is resumed, because something is wrong.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.plan {
+        let (ended, found) = plan(args)?;
+        if ended != ExitCode::SUCCESS || found == FAILED {
+            bail!("nothing was resumed");
+        }
+        if !args.silent {
+            if !std::io::stdin().is_terminal() {
+                say(Mark::Action, "nothing was resumed; --silent resumes without asking");
+                return Ok(ExitCode::from(found));
+            }
+            ensure!(agrees("Resume?")?, "nothing was resumed");
+        }
+    }
+    resume(args)
+}
+
+/// Prints what would change. Returns how it ended, and the exit status of what was found.
+fn plan(args: &Args) -> anyhow::Result<(ExitCode, u8)> {
+    let settings = built::settings(&args.flags)?;
+    let found = Cell::new(0);
+    let ended = args.chosen.scope.place.run(async |site| {
+        each(&site, &args.chosen, async |_, object| {
+            let subject = clean(&object.id().subject());
+            if !is_suspended(object) {
+                return Ok(());
+            }
+            if Kind::of(object).is_err() {
+                let text =
+                    format!("{subject}: it is not known what its next reconciliation changes");
+                say(Mark::Warning, &text);
+                return Ok(());
+            }
+            let settings: Settings = settings.clone();
+            let difference = diff::predict(&site, object.clone(), None, settings).await?;
+            print(&format!("{subject}:\n"))?;
+            found.set(found.get().max(diff::tell(&difference, ReportFormat::Text)?));
+            Ok(())
+        })
+        .await
+    })?;
+    Ok((ended, found.get()))
+}
+
+fn is_suspended(object: &Object) -> bool {
+    object.get("spec").is_some_and(|spec| spec["suspend"] == true)
+        || cause::hold(object).is_some()
+        || Row::of(object, jiff::Timestamp::now()).is_suspended()
+}
+
+fn resume(args: &Args) -> anyhow::Result<ExitCode> {
     let annotations = json!({SUSPENDED_BY: null, SUSPENDED_REASON: null, SUSPENDED_UNTIL: null});
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
     args.chosen.scope.place.run(async |site| {
         each(&site, &args.chosen, async |target, object| {
             let subject = clean(&object.id().subject());
-            let is_switched_on = object.get("spec").is_none_or(|spec| spec["suspend"] != true);
-            let is_free = is_switched_on && cause::hold(object).is_none();
-            if is_free && !Row::of(object, jiff::Timestamp::now()).is_suspended() {
+            if !is_suspended(object) {
                 say(Mark::Success, &format!("{subject} is not suspended"));
                 return Ok(());
             }

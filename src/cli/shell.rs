@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, Command};
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 /// The flags of `windlass completion`.
 #[derive(Debug, Clone, Copy, ClapArgs)]
@@ -25,16 +26,25 @@ pub(super) struct Man {
     directory: PathBuf,
 }
 
+/// The variable by which a script of a shell asks what it may complete.
+pub(super) const VARIABLE: &str = "WINDLASS_COMPLETE";
+
 /// Prints a completion script.
 ///
 /// # Errors
 /// When nobody reads it.
-pub(super) fn complete(args: Completion, mut command: Command) -> anyhow::Result<()> {
-    let name = command.get_name().to_owned();
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, name, &mut script);
-    std::io::stdout().lock().write_all(&script)?;
+pub(super) fn complete(args: Completion) -> anyhow::Result<()> {
+    std::io::stdout().lock().write_all(&script(args.shell)?)?;
     Ok(())
+}
+
+/// A script that asks the program, which knows the cluster.
+fn script(shell: Shell) -> anyhow::Result<Vec<u8>> {
+    let (shells, mut script) = (Shells::builtins(), Vec::new());
+    let completer = shells.completer(&shell.to_string()).context("no script for this shell")?;
+    let name = "windlass";
+    completer.write_registration(VARIABLE, name, name, name, &mut script)?;
+    Ok(script)
 }
 
 /// Writes a page for each command.
@@ -53,21 +63,36 @@ fn write_pages(directory: &Path, command: Command) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
-    fn script(shell: Shell) -> String {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut crate::cli::command(), "windlass", &mut script);
-        String::from_utf8(script).unwrap()
+    /// What is offered for the last of some words.
+    fn offered(words: &[&str]) -> Vec<String> {
+        let (mut command, last) = (crate::cli::command(), words.len() - 1);
+        let words = words.iter().map(OsString::from).collect();
+        let found = clap_complete::engine::complete(&mut command, words, last, None).unwrap();
+        found.iter().map(|it| it.get_value().to_string_lossy().into_owned()).collect()
     }
 
     #[test]
     fn shells_complete_commands_and_their_flags() {
-        for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
-            let script = script(shell);
-            for word in ["bootstrap", "uninstall", "concurrent-kustomize", "delete-crds"] {
-                assert!(script.contains(word), "{shell} does not complete {word}");
-            }
+        for (words, expected) in [
+            (["windlass", "boot"].as_slice(), "bootstrap"),
+            (&["windlass", "serve", "--concurrent-k"], "--concurrent-kustomize"),
+            (&["windlass", "uninstall", "--delete"], "--delete-crds"),
+            (&["windlass", "get", "--output", "wi"], "wide"),
+            (&["windlass", "get", "kust"], "kustomization"),
+        ] {
+            assert_eq!(offered(words), [expected], "{words:?}");
+        }
+    }
+
+    #[test]
+    fn every_shell_has_a_script_that_asks_the_program() {
+        for shell in [Shell::Bash, Shell::Elvish, Shell::Fish, Shell::PowerShell, Shell::Zsh] {
+            let script = String::from_utf8(script(shell).unwrap()).unwrap();
+            assert!(script.contains(VARIABLE) && script.contains("windlass"), "{shell}: {script}");
         }
     }
 

@@ -76,12 +76,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::Ok((counts, left_out))
     })?;
     if report(&counts, args.output)?.is_none() {
-        let titles = ["KIND", "TOTAL", "READY", "FAILING", "PROGRESSING", "SUSPENDED", "STORED"];
-        let rows: Vec<_> = counts.iter().map(row).collect();
-        print(&Table::new(&titles, Screen::of_stdout()).page(&rows))?;
+        print(&table(&counts, Screen::of_stdout()))?;
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+fn table(counts: &[Count], on: Screen) -> String {
+    let titles = ["KIND", "TOTAL", "READY", "FAILING", "PROGRESSING", "SUSPENDED", "STORED"];
+    Table::new(&titles, on).page(&counts.iter().map(row).collect::<Vec<_>>())
 }
 
 fn row(count: &Count) -> Vec<Cell> {
@@ -113,7 +116,25 @@ fn bytes(size: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect_file;
+
     use super::*;
+    use crate::cli::table::at_both_widths;
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let count = |kind: &str, failing, stored| Count {
+            kind: kind.to_owned(),
+            total: 12,
+            ready: 12 - failing,
+            failing,
+            stored,
+            ..Count::default()
+        };
+        let counts =
+            [count("GitRepository", 0, 5 << 20), count("Helmfile.apps.mumoshu.github.io", 3, 0)];
+        expect_file!["goldens/stats.txt"].assert_eq(&at_both_widths(|on| table(&counts, on)));
+    }
 
     #[test]
     fn sizes_are_in_the_largest_unit() {

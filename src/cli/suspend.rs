@@ -13,6 +13,7 @@ use objects::Object;
 use reconcile::{Hold, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
 use serde_json::{Value, json};
 
+use super::complete;
 use super::connection::{Mark, say};
 use super::kind::{self, Target};
 use super::place::{Scope, Site, say_left_out};
@@ -42,7 +43,7 @@ pub(super) struct Args {
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Chosen {
     /// KIND/NAME, KIND NAME, or with --all: KIND, several KINDs with commas, all, sources, appliers
-    #[arg(required = true, value_name = "KIND[/NAME]")]
+    #[arg(required = true, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     pub(super) scope: Scope,

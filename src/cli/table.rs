@@ -179,8 +179,13 @@ pub(super) fn cut(text: &str, most: usize) -> String {
 
 /// A text on one line in which nothing steers a terminal: control characters are escaped.
 pub(super) fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.trim().chars() {
+    clean_line(text.trim())
+}
+
+/// The same of a line that a container printed: its indentation stays.
+pub(super) fn clean_line(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for letter in line.chars() {
         match letter {
             '\n' | '\r' | '\t' => out.push(' '),
             letter if letter.is_control() || is_direction(letter) => {
@@ -211,6 +216,17 @@ pub(super) fn age(since: Option<Time>, now: Time) -> String {
         () if days < 8 && hours % 24 > 0 => format!("{days}d{}h", hours % 24),
         () => format!("{days}d"),
     }
+}
+
+/// What is printed on terminals of 80 and 140 columns, one after the other; no line is wider.
+#[cfg(test)]
+pub(super) fn at_both_widths(text: impl Fn(Screen) -> String) -> String {
+    let at = |width| {
+        let text = text(Screen { width: Some(width), is_coloured: false });
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+        format!("{width} columns\n\n{text}\n")
+    };
+    [80, 140].map(at).concat()
 }
 
 #[cfg(test)]

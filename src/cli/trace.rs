@@ -8,6 +8,7 @@ use clap::Args as ClapArgs;
 use objects::{Object, ObjectId};
 use serde::Serialize;
 
+use super::complete;
 use super::connection::print;
 use super::facts;
 use super::kind;
@@ -20,7 +21,7 @@ use super::table::{Colour, Screen, clean};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// The object, of any kind
-    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     place: Place,
@@ -195,6 +196,41 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_way_fits_terminals_of_both_widths() {
+        let of = |kind: &str, name: &str, relation, more: serde_json::Value| {
+            let mut value = more;
+            value["kind"] = kind.into();
+            value["metadata"] = json!({"name": name, "namespace": "apps"});
+            stop(&Object::new(value).unwrap(), relation)
+        };
+        let ready = json!([{"type": "Ready", "status": "False", "reason": "BuildFailed",
+            "message": "kustomize build failed: a.yaml: line 3: did not find expected node content \u{1b}[2J"}]);
+        let stops = [
+            of("Deployment", "web", "the object", json!({"apiVersion": "apps/v1"})),
+            of(
+                "Kustomization",
+                "shop",
+                "applied by",
+                json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+                "spec": {"path": "./deploy/shop"},
+                "status": {"lastAppliedRevision": "main@sha1:0123456789abcdef0123456789abcdef01234567",
+                    "conditions": ready}}),
+            ),
+            of(
+                "GitRepository",
+                "shop",
+                "from",
+                json!({"apiVersion": "source.toolkit.fluxcd.io/v1",
+                "spec": {"url": "https://git.example.com/shop.git"},
+                "status": {"artifact": {"revision": "main@sha1:0123456789abcdef0123456789abcdef01234567",
+                    "metadata": {"org.opencontainers.image.authors": "Alice"}}}}),
+            ),
+        ];
+        let text = crate::cli::table::at_both_widths(|on| text(&stops, on));
+        expect_test::expect_file!["goldens/trace.txt"].assert_eq(&text);
+    }
 
     #[test]
     fn addresses_are_shown_without_credentials() {

@@ -9,6 +9,7 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde::Serialize;
 
+use super::complete;
 use super::connection::print;
 use super::facts::{self, AT_ONCE};
 use super::kind::{self, Target};
@@ -22,7 +23,7 @@ use crate::cluster::ClusterError;
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// A source, Kustomization, HelmRelease or Helmfile
-    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     place: Place,
@@ -280,6 +281,28 @@ mod tests {
             message: text(message),
             below,
         }
+    }
+
+    #[test]
+    fn lines_fit_terminals_of_both_widths() {
+        let pod = branch(
+            "Pod/apps/web-7d9c5b8f6d-x2x7q",
+            "InProgress",
+            "container 'app' of Pod web-7d9c5b8f6d-x2x7q CrashLoopBackOff (exit code 1): back-off \u{1b}[2J",
+            vec![],
+        );
+        let web = branch("Deployment/apps/web", "InProgress", "Available: 0/1", vec![pod]);
+        let map = branch("ConfigMap/apps/settings", "Current", "", vec![]);
+        let mut shop =
+            branch("Kustomization/apps/shop", "NotReady", "HealthCheckFailed", vec![web, map]);
+        shop.revision = "main@sha1:01234567".to_owned();
+        let top = branch("GitRepository/apps/shop", "Ready", "", vec![shop]);
+        let text = crate::cli::table::at_both_widths(|on| {
+            let mut out = String::new();
+            draw(&top, "", "", on, &mut out);
+            out
+        });
+        expect_test::expect_file!["goldens/tree.txt"].assert_eq(&text);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! What belongs to windlass is what has its label, so every form of installation is uninstalled the same way.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::check::OURS;
-use super::connection::{Connection, Mark, block_on, say};
+use super::connection::{Connection, Mark, agrees, block_on, say};
 use super::install::{MANAGER, POLL, name};
 use crate::cluster::{Cluster, ClusterError};
 
@@ -105,11 +104,7 @@ fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
             "Delete windlass in namespace {namespace}, its CRDs, and {held} object(s) of these kinds?"
         ),
     };
-    let mut out = std::io::stderr().lock();
-    write!(out, "{what} [y/N] ").and_then(|()| out.flush()).context("cannot ask: add --silent")?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).context("cannot ask: add --silent")?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    agrees(&what)
 }
 
 /// What belongs to windlass, but for CRDs.

@@ -15,6 +15,7 @@ use reconcile::Rest;
 use serde::Serialize;
 use serde_json::json;
 
+use super::complete;
 use super::connection::print;
 use super::kind;
 use super::output::{ReportFormat, report};
@@ -27,7 +28,7 @@ use crate::controllers::helm_release::values::{self, Objects, Values};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// The HelmRelease
-    #[arg(required = true, num_args = 1..=2, value_name = "[hr/]NAME")]
+    #[arg(required = true, num_args = 1..=2, value_name = "[hr/]NAME", add = complete::objects_of("hr"))]
     what: Vec<String>,
     #[command(flatten)]
     place: Place,
@@ -90,22 +91,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             print(&goyaml::emit(&values)?)?;
         }
         Format::Table => {
-            let mut table =
-                Table::new(&["VALUE", "IS", "SET BY", "OVERRIDES"], Screen::of_stdout());
-            let rows = shown.iter().map(|it| {
-                let value = match &it.value {
-                    serde_json::Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                };
-                let value = super::table::cut(&value, 60);
-                [it.path.as_str(), &value, &it.source, &it.overrode.join(", ")]
-                    .map(Cell::new)
-                    .to_vec()
-            });
-            print(&table.page(&rows.collect::<Vec<_>>()))?;
+            print(&table(&shown, Screen::of_stdout()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn table(shown: &[Shown], on: Screen) -> String {
+    let rows = shown.iter().map(|it| {
+        let value = match &it.value {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let value = super::table::cut(&value, 60);
+        [it.path.as_str(), &value, &it.source, &it.overrode.join(", ")].map(Cell::new).to_vec()
+    });
+    let mut table = Table::new(&["VALUE", "IS", "SET BY", "OVERRIDES"], on);
+    table.page(&rows.collect::<Vec<_>>())
 }
 
 /// What the values come from, from the lowest on, and what they come to.
@@ -221,6 +223,28 @@ fn mask(values: &mut serde_json::Value, path: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let leaf = |path: &str, value: serde_json::Value, source: &str, overrode: &[&str]| Shown {
+            path: path.to_owned(),
+            value,
+            source: source.to_owned(),
+            overrode: overrode.iter().map(|it| (*it).to_owned()).collect(),
+        };
+        let shown = [
+            leaf(
+                "image.tag",
+                json!("1.4.0"),
+                "spec.values",
+                &["chart shop", "ConfigMap/defaults:values.yaml"],
+            ),
+            leaf("database.password", json!(MASK), "Secret/shop:values.yaml", &[]),
+            leaf("ingress.hosts[0]", json!("a very long name ".repeat(6)), "chart shop", &[]),
+        ];
+        let text = crate::cli::table::at_both_widths(|on| table(&shown, on));
+        expect_test::expect_file!["goldens/values.txt"].assert_eq(&text);
+    }
 
     #[test]
     fn values_of_secrets_are_masked_wherever_they_stand() {

@@ -10,6 +10,7 @@ use objects::ObjectId;
 use reconcile::Time;
 use serde::Serialize;
 
+use super::complete;
 use super::connection::print;
 use super::facts::Facts;
 use super::kind;
@@ -21,7 +22,7 @@ use super::table::{Colour, Screen, age, clean, cut};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     /// The object
-    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     place: Place,

@@ -1,7 +1,7 @@
 //! Reading and writing any object, as JSON and without types.
 
 use http::{Method, Request};
-use objects::{Gvk, Object};
+use objects::Object;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -28,6 +28,8 @@ pub(crate) struct Part {
     pub(crate) objects: Vec<Object>,
     /// Where the next page begins; none after the last.
     pub(crate) next: Option<String>,
+    /// How long the answer was.
+    pub(crate) bytes: usize,
 }
 
 impl Cluster {
@@ -139,11 +141,26 @@ impl Cluster {
         (labels, fields): (&str, &str),
         from: Option<&str>,
     ) -> Result<Part, ClusterError> {
+        self.list_at_most(resource, namespace, (labels, fields), from, PAGE).await
+    }
+
+    /// The same of at most so many objects.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub(crate) async fn list_at_most(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        (labels, fields): (&str, &str),
+        from: Option<&str>,
+        limit: usize,
+    ) -> Result<Part, ClusterError> {
         let path = resource.path(namespace, None)?;
         let (labels, fields) = (url_encode(labels), url_encode(fields));
         let from = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
         let path =
-            format!("{path}?limit={PAGE}&labelSelector={labels}&fieldSelector={fields}{from}");
+            format!("{path}?limit={limit}&labelSelector={labels}&fieldSelector={fields}{from}");
         self.part_at(resource, &path).await.map_err(|error| self.unserved(resource, error))
     }
 
@@ -158,45 +175,7 @@ impl Cluster {
             to_object(item)
         };
         let objects = page.items.into_iter().map(named).collect::<Result<_, _>>()?;
-        Ok(Part { objects, next: page.next })
-    }
-
-    /// The last lines that a container printed, cut after some KiB. It is not asked again: nothing depends on it.
-    ///
-    /// # Errors
-    /// Every refusal, such as that of an API server that does not reach the kubelet, and no answer.
-    pub(crate) async fn last_lines(
-        &self,
-        namespace: &str,
-        pod: &str,
-        container: &str,
-    ) -> Result<String, ClusterError> {
-        self.log(namespace, pod, container, LAST_LINES).await
-    }
-
-    /// What a container printed; `query` says how much of it is wanted.
-    ///
-    /// # Errors
-    /// As those of [`Cluster::last_lines`].
-    pub(crate) async fn log(
-        &self,
-        namespace: &str,
-        pod: &str,
-        container: &str,
-        query: &str,
-    ) -> Result<String, ClusterError> {
-        let pods = Resource {
-            gvk: Gvk::new("v1", "Pod"),
-            plural: "pods".to_owned(),
-            namespaced: true,
-            watchable: true,
-        };
-        let (pod, container) = (pods.path(namespace, Some(pod))?, url_encode(container));
-        let path = format!("{pod}/log?container={container}&{query}");
-        let request = Request::get(&path).body(Vec::new());
-        let request = request
-            .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
-        Ok(self.unary.request_text(request).await?)
+        Ok(Part { objects, next: page.next, bytes: answer.len() })
     }
 
     /// Server-side apply, taking ownership of every field sent.
@@ -489,9 +468,6 @@ impl Cluster {
         }
     }
 }
-
-/// The part of a query for a log that says how much of it is wanted.
-const LAST_LINES: &str = "tailLines=5&limitBytes=8192";
 
 /// The part of a query that makes the server refuse fields that it does not know.
 const STRICT: &str = "&fieldValidation=Strict";

@@ -1,11 +1,23 @@
-//! Where the cluster's Services are: their ranges, for whoever has to keep away from them.
+//! Where the cluster's Services are: their ranges, for whoever has to keep away from them, and what one of them answers
+//! to a client outside of the cluster.
 
+use futures::AsyncReadExt as _;
+use http::Request;
 use ipnet::IpNet;
 use objects::{Gvk, Object};
 use serde_json::Value;
 
 use super::discovery::Resource;
+use super::objects::url_encode;
 use super::{Cluster, ClusterError};
+
+/// A port of a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
 
 /// The ranges of Services, and how they are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +60,37 @@ impl Cluster {
         let nets = parsed(own.iter(), "clusterIPs").into_iter().filter_map(around).collect();
         Ok(Ranges { nets, is_guess: true })
     }
+
+    /// What a Service answers to GET, which the API server passes on; `most` bytes at most.
+    ///
+    /// # Errors
+    /// Every refusal, such as that this user may not, and no answer; [`ClusterError::Unreadable`] for a longer answer.
+    pub(crate) async fn ask_service(
+        &self,
+        at: &Endpoint,
+        path: &str,
+        most: u64,
+    ) -> Result<Vec<u8>, ClusterError> {
+        let (namespace, name) = (url_encode(&at.namespace), url_encode(&at.name));
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/services/http:{name}:{}/proxy/{}",
+            at.port,
+            path.trim_start_matches('/')
+        );
+        let request = Request::get(&path).body(Vec::new());
+        let request = request
+            .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
+        // It may be as long as an artifact, so it has neither the time nor the length of other answers.
+        let place = self.watches.place()?;
+        let body = place.client().request_stream(request).await?;
+        let mut bytes = Vec::new();
+        let read = std::pin::pin!(body).take(most.saturating_add(1)).read_to_end(&mut bytes).await;
+        read.map_err(|error| ClusterError::NoAnswer(error.to_string()))?;
+        match bytes.len() as u64 > most {
+            true => Err(ClusterError::Unreadable(format!("{path} is longer than {most} bytes"))),
+            false => Ok(bytes),
+        }
+    }
 }
 
 /// The networks in a list of a spec; an address is the network of itself.
@@ -79,6 +122,23 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}),
         )
         .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_service_is_asked_through_the_api_server_for_so_many_bytes() {
+        use axum::body::Body;
+        let expected =
+            "GET /api/v1/namespaces/flux-system/services/http:windlass:80/proxy/a/b.tar.gz";
+        let cluster = crate::cluster::double::answering(move |(request, _)| {
+            let code = if request == expected { 200 } else { 404 };
+            (code, Body::from(vec![0xff; 5]))
+        });
+        let (cluster, namespace) = (cluster.await, "flux-system".to_owned());
+        let at = Endpoint { namespace, name: "windlass".to_owned(), port: 80 };
+        assert_eq!(cluster.ask_service(&at, "/a/b.tar.gz", 5).await.unwrap(), [0xff; 5]);
+        let error = cluster.ask_service(&at, "/a/b.tar.gz", 4).await.unwrap_err();
+        assert!(error.to_string().contains("longer than 4 bytes"), "{error}");
+        assert!(cluster.ask_service(&at, "/other", 5).await.is_err());
     }
 
     #[test]

@@ -50,7 +50,7 @@ async fn a_kind_is_named_by_kind_plural_short_name_and_subject() -> Result<()> {
     ensure!(said.contains("add -n "), "{said}");
     let said = err(windlass(&story, &["get", "ks/app", "-l", "team=web"])?, 2)?;
     ensure!(said.contains("leave out the name or -l"), "{said}");
-    err(windlass(&story, &["get"])?, 2)?;
+    ensure!(windlass(&story, &["get", "-o", "name"])?.ended(0)? == names, "without a kind: all");
     err(windlass(&story, &["get", "ks", "--status-selector", "x"])?, 2)?;
     story.end().await
 }

@@ -1,4 +1,4 @@
-//! `windlass why`: the first line names the true cause and its object, in many failures.
+//! `windlass why`: the first line names the true cause and its object, in many failures. More are in `failures.rs`.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::SOON;
@@ -9,13 +9,18 @@ use serde_json::{Value, json};
 
 use crate::windlass;
 
-/// Waits until the first line of `why` has all of some parts; `{ns}` is the namespace.
-async fn await_cause(story: &Story, object: &str, problem: &str, parts: &[&str]) -> Result<()> {
+/// Waits until the first line of `why`, which has two seconds, has all of some parts; `{ns}` is the namespace.
+pub(crate) async fn await_cause(
+    story: &Story,
+    object: &str,
+    problem: &str,
+    parts: &[&str],
+) -> Result<()> {
     let parts: Vec<String> = parts.iter().map(|it| it.replace("{ns}", &story.namespace)).collect();
     let mut last = String::new();
     let what = format!("`why {object}` to name {parts:?}");
     let found = story.await_until(&what, SOON, async || {
-        let said = windlass(story, &["why", object])?;
+        let said = windlass(story, &["why", object, "--timeout", "2s"])?;
         let line = said.out.lines().next().unwrap_or_default().to_owned();
         let is_it = parts.iter().all(|part| line.contains(part.as_str()));
         last = format!("{} {}{}", said.code.unwrap_or_default(), said.out, said.err);

@@ -4,9 +4,13 @@
 //! engine `cause`), the words of each command (its own tests), commands that install (`tests/installation.rs`).
 
 mod acting;
+mod built;
 mod diff;
+mod failures;
 mod grammar;
 mod incidents;
+mod logs;
+mod predictions;
 mod reading;
 
 use std::process::Command;

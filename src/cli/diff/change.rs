@@ -9,6 +9,8 @@ use objects::{Masking, Object, ObjectId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::cluster::Cluster;
+use crate::cluster::discovery::Resource;
 use crate::controllers::crd_guard::is_definition;
 
 /// What would happen to an object.
@@ -83,6 +85,32 @@ impl Change {
     }
 }
 
+/// What is said where fields of other tools are taken over.
+const TAKEN_OVER: &str = "fields that other tools have set are taken over";
+
+/// The same where the API server does not tell what becomes of the object.
+const TAKEN_OVER_UNTRIED: &str =
+    "fields that other tools have set are taken over; those that the manifest lacks go";
+
+/// What an object becomes whose fields are taken over from other tools, and a note that says so; `dry` is what a dry-run of
+/// the apply alone makes of it. What the API server fills in, and whether it takes the object, is tried by a dry-run.
+pub(super) async fn taken_over(
+    (cluster, resource): (&Cluster, &Resource),
+    (live, dry): (&Object, Object),
+    manager: &str,
+    overrides: &[String],
+) -> (Object, Option<&'static str>) {
+    let Some(mut after) = apply::after_take_over(live, &dry, manager, overrides) else {
+        return (dry, None);
+    };
+    after.metadata_mut().remove("managedFields");
+    let tried = format!("{manager}&dryRun=All");
+    match cluster.replace_object(resource, &after, &tried).await {
+        Ok(after) => (after, Some(TAKEN_OVER)),
+        Err(_) => (dry, Some(TAKEN_OVER_UNTRIED)),
+    }
+}
+
 /// How one object compares.
 #[derive(Debug, PartialEq)]
 pub(super) enum Compared {
@@ -94,7 +122,7 @@ pub(super) enum Compared {
 
 /// What would change, and what could not be compared.
 #[derive(Debug, Default)]
-pub(super) struct Difference {
+pub(in crate::cli) struct Difference {
     pub(super) changes: Vec<Change>,
     pub(super) unchanged: usize,
     pub(super) skipped: usize,

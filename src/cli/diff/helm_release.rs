@@ -1,110 +1,33 @@
-//! What a chart would change that takes the place of a HelmRelease's: an upgrade, or an installation where there is no
-//! release.
+//! What the next operation of a HelmRelease would change: an upgrade, or an installation where there is no release.
 //!
-//! Elsewhere: values and post-renderers (`controllers::helm_release`), how objects are read and written
-//! (`controllers::releaser`), rendering (engine `helm`).
+//! Elsewhere: rendering (`cli::built`), how objects are read and written (`controllers::releaser`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use crds::helm::{ChartNameChangeStrategy, CrdsPolicy, HelmRelease};
+use anyhow::Context as _;
 use futures::stream::{self, StreamExt as _};
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::Map;
-use helm::chart::{Chart, crds as definitions};
-use helm::env::{Env, Lookup, Wanted};
-use helm::render::{Mode as Templates, Release};
-use helm::template::{Request, render};
 use objects::{Gvk, Masking, Object, ObjectId};
-use release::target::{self, TargetChange};
 use release::{Action as Operation, Record};
-use serde_json::{Value, json};
-use tokio::runtime::Handle;
+use serde_json::json;
 
-use super::change::{Action, Change, Compared, Difference, Planned};
-use super::{on_large_stack, references, say_suspended, told};
-use crate::cli::template::load_chart;
-use crate::cluster::capabilities::Served;
+use super::change::{Action, Change, Compared, Difference, Planned, taken_over};
+use crate::cli::built::helm_release::Rendered;
 use crate::cluster::objects::Mode;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::helm_release::{post_renderers, status, values, wish};
 use crate::controllers::releaser::MANAGER;
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::members::{self, Member, POLICY};
 use crate::controllers::releaser::merge;
-use crate::controllers::releaser::postrender::PostRenderers;
-use crate::controllers::releaser::prepare;
-use crate::controllers::releaser::storage::{Storage, StorageError};
 use crate::settings::Settings;
-use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
-/// How long the API server may take to respond to a `lookup`.
-const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
-
-const TAKEN_OVER: &str =
-    "fields that Helm or kubectl have set are taken over; those that the manifest lacks go";
-
-/// Compares a chart with what a HelmRelease released.
+/// Compares what a HelmRelease renders with what it released.
 ///
 /// # Errors
-/// It cannot be rendered.
-pub(super) async fn diff(
-    cluster: &Cluster,
-    object: HelmRelease,
-    path: &Path,
-    settings: Settings,
-) -> anyhow::Result<Difference> {
-    let spec = &object.spec;
-    ensure!(
-        spec.kube_config.is_none(),
-        "it is released to the cluster of spec.kubeConfig, which `windlass diff` does not read"
-    );
-    let has_files = spec.chart.as_ref().is_some_and(|it| !it.spec.values_files.is_empty());
-    ensure!(!has_files, "`windlass diff` does not support spec.chart.spec.valuesFiles");
-    say_suspended(spec.suspend);
-    let values = values::read(&object, &mut references(cluster)).await.map_err(told)?;
-    let target = wish::target(&object);
-    let storage = Storage::new(cluster, &target.storage_namespace, &target.name, "").await;
-    let revisions = storage.map_err(StorageError::into_cluster)?.revisions().await;
-    let revisions = revisions.map_err(StorageError::into_cluster)?;
-    if let Some(broken) = revisions.unreadable_last() {
-        bail!("release record {}: {}", broken.secret, broken.problem);
-    }
-    let base = revisions.current().map(|it| it.record.clone());
-    let last = revisions.last().map_or(0, |it| it.record.version);
-    let operation = if base.is_some() { Operation::Upgrade } else { Operation::Install };
-    let options = ActionOptions::of(spec, &settings);
-    let (mut chart, mut config) = (load_chart(path).map_err(anyhow::Error::msg)?, values.map);
-    is_in_place(&object, &chart)?;
-    if let Some(base) = base.as_deref().filter(|_| options.preserve_values) {
-        prepare::preserved(&mut chart, &mut config, base).map_err(anyhow::Error::msg)?;
-    }
-    let planned = match options.of_action(operation).crds {
-        CrdsPolicy::Skip => Planned::default(),
-        CrdsPolicy::Create | CrdsPolicy::CreateReplace => brought(&chart)?,
-    };
-    let rendering = Rendering {
-        chart,
-        config,
-        release: Release {
-            name: target.name.clone(),
-            namespace: target.namespace.clone(),
-            revision: last + 1,
-            is_upgrade: operation == Operation::Upgrade,
-        },
-        skip_schema: options.of_action(operation).skip_schema,
-        post: post_renderers(&object, options.post_render),
-    };
-    let served = cluster.served().await?;
-    let (asked, runtime) = (cluster.clone(), Handle::current());
-    let manifest = on_large_stack(move || rendering.manifest(asked, runtime, &served)).await?;
-    let manifest = manifest.map_err(|text| anyhow::anyhow!(values.secrets.mask(&text)))?;
-    let wanted = members::read(&manifest).map_err(anyhow::Error::msg)?;
-    let secrets = values.secrets.with_manifests(&wanted);
+/// Its last release cannot be read.
+pub(super) async fn diff(cluster: &Cluster, rendered: Rendered) -> anyhow::Result<Difference> {
+    let Rendered {
+        target, base, operation, options, definitions, objects, secrets, settings, ..
+    } = rendered;
     let comparison = Comparison {
         cluster,
         name: &target.name,
@@ -114,117 +37,17 @@ pub(super) async fn diff(
         is_server_side: options.is_server_side(operation, base.as_deref()),
         was_merged: base.as_deref().is_some_and(|base| !base.is_server_side()),
         overrides: overrides(&settings),
-        planned,
+        planned: Planned::of(definitions.iter()),
         secrets,
     };
     let width = usize::from(settings.concurrent_ssa);
-    comparison.difference(wanted, base.as_deref(), width).await
-}
-
-/// Whether the release stays what it is; another one would be installed in its place otherwise.
-fn is_in_place(object: &HelmRelease, chart: &Chart) -> anyhow::Result<()> {
-    let (target, known) = (wish::target(object), status::read(object));
-    let name = &chart.metadata.name;
-    let changed = target::change(&target, name, &known.storage_namespace, &known.history);
-    let strategy = object.spec.upgrade.as_ref().and_then(|it| it.chart_name_change_strategy);
-    let may_be_renamed = strategy == Some(ChartNameChangeStrategy::InPlaceUpdate);
-    match changed.filter(|it| *it != TargetChange::Chart || !may_be_renamed) {
-        None => Ok(()),
-        Some(changed) => bail!(
-            "the {} is another one: windlass would remove the release and install it again, which `windlass diff` does \
-             not compare",
-            changed.as_str()
-        ),
-    }
+    comparison.difference(objects, base.as_deref(), width).await
 }
 
 /// Field managers whose fields become those of windlass.
 fn overrides(settings: &Settings) -> Vec<String> {
     let ours = ["helm", MANAGER].map(str::to_owned).into_iter();
     ours.chain(settings.override_manager.iter().cloned()).collect()
-}
-
-/// The kinds whose CRDs the chart has in `crds`.
-fn brought(chart: &Chart) -> anyhow::Result<Planned> {
-    let mut found = Vec::new();
-    for file in definitions(chart) {
-        let text = String::from_utf8_lossy(&file.file.data).into_owned();
-        found.extend(members::read(&text).map_err(anyhow::Error::msg)?);
-    }
-    Ok(Planned::of(found.iter()))
-}
-
-/// What is rendered.
-struct Rendering {
-    chart: Chart,
-    config: Map,
-    release: Release,
-    skip_schema: bool,
-    post: PostRenderers,
-}
-
-impl Rendering {
-    /// The manifests without hooks.
-    fn manifest(
-        self,
-        cluster: Cluster,
-        runtime: Handle,
-        served: &Served,
-    ) -> Result<String, String> {
-        let Self { chart, config, release, skip_schema, post } = self;
-        let stop = Stop::default();
-        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
-        let env = env(served, stop, Finder { cluster, runtime, limit });
-        let rendered = post.with(|post_render| {
-            let request = Request {
-                chart,
-                values: &config,
-                release,
-                mode: Templates::default(),
-                skip_schema,
-                sub_notes: false,
-                templates: None,
-                post_render,
-            };
-            render(request, &env, &mut Vec::new())
-        });
-        let rendered = rendered.map_err(|error| error.to_string())?;
-        Ok(rendered.manifests.iter().map(|it| format!("---\n{}\n", it.content)).collect())
-    }
-}
-
-fn env(served: &Served, stop: Stop, finder: Finder) -> Env {
-    let (now, local) = (jiff::Timestamp::now(), Zone::fixed("UTC", 0));
-    let capabilities = served.to_helm();
-    Env {
-        now: Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),
-        local,
-        random: Arc::new(crate::random::fill),
-        capabilities: Arc::new(capabilities),
-        cluster: Some(Arc::new(finder)),
-        stop,
-        names: None,
-    }
-}
-
-/// What `lookup` finds, in the name of the user.
-struct Finder {
-    cluster: Cluster,
-    runtime: Handle,
-    limit: Arc<TimeLimit>,
-}
-
-impl Lookup for Finder {
-    fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
-        let asked = async {
-            tokio::time::timeout(LOOKUP_LIMIT, prepare::find(&self.cluster, wanted)).await
-        };
-        let found = self.limit.pause(|| self.runtime.block_on(asked));
-        found.unwrap_or_else(|_| {
-            let Wanted { api_version, kind, .. } = wanted;
-            Err(format!("the API server did not respond for {api_version}, Kind={kind}"))
-        })
-    }
 }
 
 /// What objects are compared with, and how they would be written.
@@ -344,8 +167,15 @@ impl Comparison<'_> {
         if !is_foreign && !apply::compare::has_drifted(&live, &after) {
             return Ok(Compared::Same);
         }
+        let (after, note) = match is_foreign {
+            true => {
+                let at = (self.cluster, resource);
+                taken_over(at, (&live, after), MANAGER, &self.overrides).await
+            }
+            false => (after, None),
+        };
         let change = Change::between(&live, &after, &self.secrets);
-        Ok(Compared::Changes(change.noted(is_foreign.then_some(TAKEN_OVER))))
+        Ok(Compared::Changes(change.noted(note)))
     }
 
     /// Whether a namespace is created before.

@@ -1,9 +1,7 @@
-//! What a folder would change that takes the place of a Kustomization's.
+//! What the next reconciliation of a Kustomization would change.
 //!
-//! Each object is compared as a run compares it of which nothing is remembered. Elsewhere: building
-//! (`controllers::kustomization::wish`), how a run compares and writes (its `world`), switches and rules (`apply`).
-
-use std::path::Path;
+//! Each object is compared as a run compares it of which nothing is remembered. Elsewhere: building (`cli::built`), how a
+//! run compares and writes (its `world`), switches and rules (`apply`).
 
 use anyhow::ensure;
 use apply::meta::{Ssa, expires, switches_for_apply};
@@ -14,66 +12,35 @@ use futures::stream::{self, StreamExt as _};
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
 
-use super::change::{Action, Change, Compared, Difference, Planned};
-use super::checkout::Checkout;
-use super::{on_large_stack, references, say_suspended, told};
+use super::change::{Action, Change, Compared, Difference, Planned, taken_over};
+use crate::cli::built::kustomization::Built;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::is_definition;
 use crate::controllers::kustomization::MANAGER;
-use crate::controllers::kustomization::bases::Bases;
-use crate::controllers::kustomization::inputs::Inputs;
-use crate::controllers::kustomization::wish::{self, Wish};
+use crate::controllers::kustomization::wish::Wish;
 use crate::settings::Settings;
 
-/// Why bases on other servers are not fetched.
-const NO_BASES: &str = "`windlass diff` does not fetch remote bases";
-
-const TAKEN_OVER: &str =
-    "fields that other tools have set are taken over; those that the manifest lacks go";
 const RECREATED: &str = "an immutable field changes: the object is deleted and created again";
 const EXPIRED: &str =
     "a Job that was deleted after its end is created again at the interval, or when it changes";
 
-/// Compares a folder with what a Kustomization applied.
+/// Compares what a Kustomization builds with what it applied.
 ///
 /// # Errors
-/// It cannot be built.
-pub(super) async fn diff(
-    cluster: &Cluster,
-    mut object: Kustomization,
-    folder: &Path,
-    settings: Settings,
-) -> anyhow::Result<Difference> {
-    let spec = &object.spec;
-    ensure!(
-        spec.kube_config.is_none(),
-        "it is applied to the cluster of spec.kubeConfig, which `windlass diff` does not read"
-    );
-    say_suspended(spec.suspend);
-    let timeouts = wish::check(spec).map_err(told)?;
-    let recorded = recorded(&object)?;
-    let inputs = Inputs::read(&settings, &object, &mut references(cluster)).await.map_err(told)?;
-    let (checkout, path) = Checkout::of(folder, spec.path.as_deref().unwrap_or_default())?;
-    object.spec.path = Some(path.as_str().to_owned());
-    let (built, object, settings) = on_large_stack(move || {
-        let bases = Bases::Refused(NO_BASES);
-        let built = wish::wish(&object, timeouts, &checkout, "", &inputs, bases, &settings);
-        (built, object, settings)
-    })
-    .await?;
-    let wish = built.map_err(told)?;
-    let manifests: Vec<&Manifest> =
-        wish.desired.stages.iter().flat_map(|stage| &stage.objects).collect();
+/// Its inventory cannot be read, or nothing is built.
+pub(super) async fn diff(cluster: &Cluster, built: &Built) -> anyhow::Result<Difference> {
+    let Built { object, wish, settings } = built;
+    let recorded = recorded(object)?;
+    let manifests: Vec<&Manifest> = built.manifests().collect();
     ensure!(
         !manifests.is_empty() || recorded.is_empty() || wish.desired.empty_is_intended,
         "the build has no objects, and windlass does not delete the {} in the inventory for that",
         recorded.len()
     );
     let planned = Planned::of(manifests.iter().map(|manifest| &manifest.object));
-    let comparison =
-        Comparison { cluster, object: &object, wish: &wish, settings: &settings, planned };
+    let comparison = Comparison { cluster, object, wish, settings, planned };
     let width = usize::from(settings.concurrent_ssa);
     let mut difference = Difference::default();
     let compared: Vec<_> = manifests.iter().map(|it| comparison.compare(it)).collect();
@@ -190,8 +157,15 @@ impl Comparison<'_> {
                 dry.map_err(|error| self.refused(id, &error))?
             }
         };
-        let change = Change::between(&live, &dry, &self.wish.secrets);
-        Ok(Compared::Changes(change.noted(is_foreign.then_some(TAKEN_OVER))))
+        let (after, note) = match is_foreign {
+            true => {
+                let overrides = &self.settings.override_manager;
+                taken_over((self.cluster, resource), (&live, dry), MANAGER, overrides).await
+            }
+            false => (dry, None),
+        };
+        let change = Change::between(&live, &after, &self.wish.secrets);
+        Ok(Compared::Changes(change.noted(note)))
     }
 
     /// A dry-run that was refused: the object is recreated if that was asked for and would help.

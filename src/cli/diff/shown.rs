@@ -125,6 +125,12 @@ mod tests {
     }
 
     #[test]
+    fn the_report_fits_terminals_of_both_widths() {
+        let text = crate::cli::table::at_both_widths(|on| text(&difference(), on));
+        expect_test::expect_file!["../goldens/diff.txt"].assert_eq(&text);
+    }
+
+    #[test]
     fn elsewhere_lines_are_whole_and_colour_says_nothing_by_itself() {
         let plain = text(&difference(), Screen { width: None, is_coloured: false });
         assert!(plain.contains(&format!("/data/value: \"{}", "one ".repeat(60))), "{plain}");

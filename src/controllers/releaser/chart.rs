@@ -109,23 +109,52 @@ pub(crate) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     };
     let bytes = artifact::bytes(context, &source.artifact, source.is_elsewhere, BYTES).await;
     let bytes = bytes.map_err(failed)?;
-    let read = tokio::task::spawn_blocking(move || load::archive(&bytes)).await;
-    let read = read.map_err(|_| failed("reading it was interrupted".to_owned()))?;
-    let mut chart = read.map_err(|error| failed(error.to_string()))?.chart;
-    let own_version = chart.metadata.version.clone();
-    let (kind, revision) = (&source.node.kind, &source.artifact.revision);
-    let oci_digest = match has_digest(kind, revision) {
-        true => marked(&mut chart, kind, revision)
-            .map_err(|text| Rest::Failed(CHART_MUTATE_ERROR, text, Wake::default()))?,
-        false => String::new(),
-    };
-    if !context.settings.tracks_chart_digests() {
-        chart.metadata.version = own_version;
-    }
+    let (kind, revision) = (source.node.kind.clone(), source.artifact.revision.clone());
+    let tracks = context.settings.tracks_chart_digests();
+    let read = tokio::task::spawn_blocking(move || of_archive(&bytes, &kind, &revision, tracks));
+    let read = read.await.map_err(|_| failed("reading it was interrupted".to_owned()))?;
+    let (chart, oci_digest) = read.map_err(|why| match why {
+        Unusable::Archive(error) => failed(error.to_string()),
+        Unusable::Version(text) => Rest::Failed(CHART_MUTATE_ERROR, text, Wake::default()),
+    })?;
     let bytes = chart.size();
     let loaded = Arc::new(Loaded { chart, oci_digest, templates: Mutex::default() });
     context.shared::<Charts>().keep(key, &loaded, bytes);
     Ok(loaded)
+}
+
+/// Why there is no chart in an artifact.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// The archive has none.
+    #[error(transparent)]
+    Archive(helm::chart::LoadError),
+    /// Its version does not fit the artifact.
+    #[error("{0}")]
+    Version(String),
+}
+
+/// The chart in an artifact of a source of some kind, with the version under which it is released, and the digest of the
+/// registry's artifact, where the version tells of it.
+///
+/// # Errors
+/// It has none that can be released.
+pub(crate) fn of_archive(
+    bytes: &[u8],
+    kind: &str,
+    revision: &str,
+    tracks_digests: bool,
+) -> Result<(Chart, String), Unusable> {
+    let mut chart = load::archive(bytes).map_err(Unusable::Archive)?.chart;
+    let own_version = chart.metadata.version.clone();
+    let oci_digest = match has_digest(kind, revision) {
+        true => marked(&mut chart, kind, revision).map_err(Unusable::Version)?,
+        false => String::new(),
+    };
+    if !tracks_digests {
+        chart.metadata.version = own_version;
+    }
+    Ok((chart, oci_digest))
 }
 
 /// Whether the revision of a source of this kind names the digest of the chart.

@@ -1,0 +1,192 @@
+//! A local checkout as the artifact of a source: without the files that `.sourceignore` excludes, and without links.
+//!
+//! Elsewhere: patterns (`sources::ignore`), what is built from it (`kustomization.rs`).
+
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use sources::ignore::{IGNORE_FILE, Matcher};
+use tree::{Entry, Files, Kind, RelPath, TreeError};
+
+/// How many files and folders are searched for ignore files.
+const MAX_ENTRIES: usize = 200_000;
+
+/// The folder of Git, which no artifact has.
+const OF_GIT: &str = ".git";
+
+/// See the module.
+pub(super) struct Checkout {
+    root: PathBuf,
+    ignored: Matcher,
+}
+
+impl Checkout {
+    /// The checkout that has a folder at a path, as far as the folder's own path says so, and the folder's path in it.
+    ///
+    /// # Errors
+    /// There is no such folder, or its ignore files cannot be used.
+    pub(super) fn of(folder: &Path, path: &str) -> anyhow::Result<(Self, RelPath)> {
+        let shown = folder.display();
+        let real = fs::canonicalize(folder).with_context(|| format!("cannot read {shown}"))?;
+        ensure!(real.is_dir(), "{shown} is not a directory");
+        let wanted = RelPath::parse(path.trim_start_matches('/')).context("spec.path")?;
+        let (root, folder) = match root_of(&real, &wanted) {
+            Some(root) => (root, wanted),
+            None => (real, RelPath::root()),
+        };
+        let nothing = Matcher::without_defaults(None, None)?;
+        let all = Self { root, ignored: nothing };
+        let ignored = Matcher::new(&all.ignore_files(&folder)?, None)?;
+        Ok((Self { ignored, ..all }, folder))
+    }
+
+    /// The ignore files above a folder, and of all folders below it.
+    fn ignore_files(&self, folder: &RelPath) -> anyhow::Result<Vec<(RelPath, String)>> {
+        let (mut folders, mut above) = (Vec::new(), folder.parent());
+        while let Some(dir) = above {
+            above = dir.parent();
+            folders.push(dir);
+        }
+        let (mut left, mut seen) = (vec![folder.clone()], 0);
+        while let Some(dir) = left.pop() {
+            let entries = self.list(&dir)?;
+            seen += entries.len();
+            ensure!(seen <= MAX_ENTRIES, "more than {MAX_ENTRIES} files in {folder}");
+            let inner = entries.iter().filter(|(_, kind)| *kind == Kind::Dir);
+            for (name, _) in inner {
+                left.push(dir.join(name)?);
+            }
+            folders.push(dir);
+        }
+        let mut found = Vec::new();
+        for dir in folders {
+            if let Ok(text) = self.read(&dir.join(IGNORE_FILE)?) {
+                found.push((dir, String::from_utf8_lossy(&text).into_owned()));
+            }
+        }
+        Ok(found)
+    }
+
+    fn path(&self, at: &RelPath) -> PathBuf {
+        self.root.join(at.as_str())
+    }
+
+    /// What is at a path; links are not followed.
+    fn known(&self, at: &RelPath) -> Option<Metadata> {
+        let mut path = self.root.clone();
+        let mut known = fs::metadata(&path).ok()?;
+        for part in at.components() {
+            path.push(part);
+            known = fs::symlink_metadata(&path).ok().filter(|it| is_kept(part, it))?;
+        }
+        (known.is_dir() || !self.ignored.is_ignored(at, false)).then_some(known)
+    }
+}
+
+/// Files and folders but that of Git.
+fn is_kept(name: &str, known: &Metadata) -> bool {
+    known.is_file() || (known.is_dir() && name != OF_GIT)
+}
+
+/// The folder in which another one has a path, if it has it in one.
+fn root_of(folder: &Path, path: &RelPath) -> Option<PathBuf> {
+    folder.ends_with(path.as_str()).then(|| {
+        let above = folder.ancestors().nth(path.depth());
+        above.unwrap_or(folder).to_owned()
+    })
+}
+
+impl Files for Checkout {
+    fn read(&self, at: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        let missing = || TreeError::NotFound(at.clone());
+        if self.known(at).ok_or_else(missing)?.is_dir() {
+            return Err(TreeError::IsDirectory(at.clone()));
+        }
+        fs::read(self.path(at)).map(Into::into).map_err(|_| missing())
+    }
+
+    fn list(&self, at: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+        let missing = || TreeError::NotFound(at.clone());
+        if self.known(at).ok_or_else(missing)?.is_file() {
+            return Err(TreeError::NotDirectory(at.clone()));
+        }
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.path(at)).map_err(|_| missing())? {
+            let entry = entry.map_err(|_| missing())?;
+            // Names that are no text cannot be named by a kustomization.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Some(kind) = at.join(&name).ok().and_then(|it| self.entry(&it)) else { continue };
+            found.push((name, kind.kind()));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    fn entry(&self, at: &RelPath) -> Option<Entry> {
+        let known = self.known(at)?;
+        Some(match known.is_dir() {
+            true => Entry::Dir,
+            false => Entry::File { len: known.len(), executable: false },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn at(text: &str) -> RelPath {
+        RelPath::parse(text).unwrap()
+    }
+
+    fn names(checkout: &Checkout, path: &str) -> Vec<String> {
+        checkout.list(&at(path)).unwrap().into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn files_beside_the_folder_belong_to_the_checkout_if_its_path_is_that_of_the_spec() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir_all(top.path().join("deploy/app")).unwrap();
+        fs::create_dir_all(top.path().join("base")).unwrap();
+        fs::write(top.path().join("base/a.yaml"), "a: 1").unwrap();
+        let folder = top.path().join("deploy/app");
+        let (checkout, path) = Checkout::of(&folder, "./deploy/app/").unwrap();
+        assert_eq!(path, at("deploy/app"));
+        assert_eq!(&*checkout.read(&at("base/a.yaml")).unwrap(), b"a: 1");
+        for elsewhere in ["./other/app", "y/app"] {
+            let (alone, path) = Checkout::of(&folder, elsewhere).unwrap();
+            assert_eq!((path, alone.entry(&at("base"))), (RelPath::root(), None));
+        }
+        let (all, path) = Checkout::of(top.path(), "").unwrap();
+        assert_eq!(
+            (path, names(&all, "")),
+            (RelPath::root(), ["base", "deploy"].map(str::to_owned).into())
+        );
+        assert!(Checkout::of(&top.path().join("none"), "").is_err());
+    }
+
+    #[test]
+    fn what_no_artifact_has_is_not_there() {
+        let top = tempfile::tempdir().unwrap();
+        let path = |name: &str| top.path().join(name);
+        fs::create_dir_all(path(".git")).unwrap();
+        fs::create_dir_all(path("app")).unwrap();
+        for name in [".git/config", ".gitlab-ci.yml", "app/a.yaml", "app/b.yaml"] {
+            fs::write(path(name), "x").unwrap();
+        }
+        symlink("a.yaml", path("app/link.yaml")).unwrap();
+        symlink("app", path("folder")).unwrap();
+        let (checkout, _) = Checkout::of(top.path(), "").unwrap();
+        assert_eq!(names(&checkout, ""), ["app"]);
+        assert_eq!(names(&checkout, "app"), ["a.yaml", "b.yaml"]);
+        assert!(checkout.read(&at("folder/a.yaml")).is_err());
+        fs::write(path("app/.sourceignore"), "b.yaml\n").unwrap();
+        let (checkout, _) = Checkout::of(&path("app"), "app").unwrap();
+        assert_eq!(names(&checkout, "app"), [".sourceignore", "a.yaml"]);
+        assert!(checkout.read(&at("app/b.yaml")).is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! What a Kustomization builds, from a folder or from the artifact of its source.
+//!
+//! Elsewhere: building (`controllers::kustomization::wish`), how that compares with the cluster (`cli::diff`).
+
+use anyhow::{Context as _, ensure};
+use apply::Manifest;
+use crds::kustomize::Kustomization;
+use objects::Object;
+use sources::archive::{ExtractOptions, extract};
+use tree::{Files, RelPath};
+
+use super::checkout::Checkout;
+use super::{Given, fetched, on_large_stack, references, told, typed};
+use crate::cluster::Cluster;
+use crate::controllers::kustomization::bases::Bases;
+use crate::controllers::kustomization::inputs::Inputs;
+use crate::controllers::kustomization::wish::{self, Wish};
+use crate::settings::Settings;
+
+/// Why bases on other servers are not fetched.
+const NO_BASES: &str = "remote bases are not fetched by this command";
+
+/// What a Kustomization builds, and what it is built with.
+pub(in crate::cli) struct Built {
+    pub(in crate::cli) object: Kustomization,
+    pub(in crate::cli) wish: Wish,
+    pub(in crate::cli) settings: Settings,
+}
+
+impl Built {
+    /// What is built, in the order in which it is applied.
+    pub(in crate::cli) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
+        self.wish.desired.stages.iter().flat_map(|stage| &stage.objects)
+    }
+}
+
+type Tree = Box<dyn Files + Send>;
+
+/// Builds a Kustomization with the ConfigMaps and Secrets of the cluster.
+///
+/// # Errors
+/// It cannot be built, or is applied to another cluster.
+pub(in crate::cli) async fn build(
+    cluster: &Cluster,
+    object: Object,
+    given: &Given,
+    settings: Settings,
+) -> anyhow::Result<Built> {
+    let mut object: Kustomization = typed(object)?;
+    let spec = &object.spec;
+    ensure!(
+        spec.kube_config.is_none(),
+        "it is applied to the cluster of spec.kubeConfig, which this command does not read"
+    );
+    let timeouts = wish::check(spec).map_err(told)?;
+    let inputs = Inputs::read(&settings, &object, &mut references(cluster)).await.map_err(told)?;
+    let path = spec.path.clone().unwrap_or_default();
+    let (files, path, revision) = tree(cluster, given, &path).await?;
+    if let Some(path) = path {
+        object.spec.path = Some(path.as_str().to_owned());
+    }
+    let (wish, object, settings) = on_large_stack(move || {
+        let bases = Bases::Refused(NO_BASES);
+        let built = wish::wish(&object, timeouts, &*files, &revision, &inputs, bases, &settings);
+        (built, object, settings)
+    })
+    .await?;
+    Ok(Built { wish: wish.map_err(told)?, object, settings })
+}
+
+/// The files, where `spec.path` is in them if not where it says, and their revision.
+async fn tree(
+    cluster: &Cluster,
+    given: &Given,
+    path: &str,
+) -> anyhow::Result<(Tree, Option<RelPath>, String)> {
+    match given {
+        Given::Local(folder) => {
+            let (checkout, path) = Checkout::of(folder, path)?;
+            Ok((Box::new(checkout), Some(path), String::new()))
+        }
+        Given::Source(source) => {
+            let fetched = fetched(cluster, source).await?;
+            let options = ExtractOptions::default();
+            let files = extract(fetched.bytes.as_slice(), &options)
+                .with_context(|| format!("the artifact of {}", source.subject()))?;
+            Ok((Box::new(files), None, fetched.revision))
+        }
+    }
+}
