@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `versus`),
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `versus`),
 //! with what (`bed`, `raw`, `workload`, `chain`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -15,6 +15,7 @@ mod chain;
 pub(crate) mod chart_archive;
 mod crds;
 mod figures;
+mod get;
 mod helm_releases;
 mod helmfile;
 mod helmfile_releases;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Helmfile(helmfile::Options),
     /// How fast objects are moved out of a version that is dropped, and in how much memory, beside the raw client
     Crds(crds::Options),
+    /// How soon `windlass get -A` prints the first row in a large cluster, and in how much memory
+    Get(get::Options),
     /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
     HelmfileReleases(helmfile_releases::Options),
     /// How fast windlass is, and what it costs, beside Flux's own controllers on the same control plane
@@ -90,6 +93,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Build(options) => as_shipped(|| build::run(options)),
         Command::Helmfile(options) => as_shipped(|| helmfile::run(options)),
         Command::Crds(options) => as_shipped(|| crds::run(options)),
+        Command::Get(options) => get::run(options),
         Command::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
         Command::Versus(options) => as_shipped(|| versus::run(options)),
     }
