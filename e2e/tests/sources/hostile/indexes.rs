@@ -78,7 +78,8 @@ async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Resul
                 // Nothing is in it, which is no harm; whether that is an index at all is Helm's choice.
                 super::outcome(&story, target).await?;
             }
-            None => drop(story.await_condition(target, "Ready", "True", 2 * super::SOON).await?),
+            // Tens of megabytes, which a build without optimisation reads slowly where others use the processors.
+            None => drop(story.await_condition(target, "Ready", "True", 6 * super::SOON).await?),
             Some(says) => {
                 let text = refusal(&story, target).await?;
                 ensure!(text.contains(says), "{target}: {text}");
