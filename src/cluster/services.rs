@@ -1,4 +1,4 @@
-//! Where the cluster's Services are: their ranges, for whoever has to keep away from them, and what one of them answers
+//! Where the cluster's Services are: their ranges, which tenants must not reach by URL, and what one of them answers
 //! to a client outside of the cluster.
 
 use futures::AsyncReadExt as _;

@@ -1,4 +1,4 @@
-//! What an apply removes after a take-over: the fields that other tools had set, and that nobody says any more.
+//! What an apply removes after a take-over: the fields that other tools had set, and that no manager applies any more.
 //!
 //! Here: predicting it from a dry-run without the take-over, which nothing can try. Elsewhere: the take-over itself
 //! ([`crate::take_over`]).

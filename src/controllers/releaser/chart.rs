@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 128 << 20;
 pub(crate) struct Loaded {
     /// With the version under which it is released.
     pub(crate) chart: Chart,
-    /// The digest of the registry's artifact, where the version tells of it.
+    /// The digest of the registry's artifact, where the version contains it.
     pub(crate) oci_digest: String,
     /// Its templates, once somebody parsed them.
     pub(super) templates: Mutex<Option<Templates>>,
@@ -135,7 +135,7 @@ pub(crate) enum Unusable {
 }
 
 /// The chart in an artifact of a source of some kind, with the version under which it is released, and the digest of the
-/// registry's artifact, where the version tells of it.
+/// registry's artifact, where the version contains it.
 ///
 /// # Errors
 /// It has none that can be released.
