@@ -1,6 +1,6 @@
 //! Whose lines are printed: the containers of windlass, or of the Pods of what an object applied.
 //!
-//! Elsewhere: what an object applied (engine `cause`), what is wrong with a Pod (`cause::pod`).
+//! Elsewhere: what an object applied (engine `cause`), the selector of its Pods (`cause::pod`).
 
 use std::collections::{BTreeSet, VecDeque};
 
