@@ -384,23 +384,25 @@ impl Store {
 
     /// Removes what the slot no longer needs, and tells which paths those were.
     ///
-    /// Every artifact but `keep` goes once it is older than the retention time;
+    /// Every artifact but those of `keep` goes once it is older than the retention time;
     /// of the rest, the oldest go until no more than the retention records are left, `keep` included.
     ///
     /// # Errors
-    /// `keep` is not in the slot, or the disk refuses; what could be removed is removed all the same.
+    /// A path of `keep` is not in the slot, or the disk refuses; what could be removed is removed all the same.
     pub fn collect_garbage(
         &self,
         slot: &Slot,
-        keep: &str,
+        keep: &[&str],
         now: Timestamp,
     ) -> Result<Vec<String>, Error> {
-        let (owner, file) = split_path(keep)?;
-        if owner != slot.path() {
-            return Err(Error::Name { what: "path", value: keep.to_owned() });
-        }
+        let owner = slot.path();
+        let file = |path| match split_path(path)? {
+            (of, file) if of == owner => Ok(file),
+            _ => Err(Error::Name { what: "path", value: path.to_owned() }),
+        };
+        let keep = keep.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?;
         let retention = garbage::Retention { ttl: self.options.ttl, records: self.options.records };
-        let removed = garbage::collect(&self.dir(slot), file, &retention, now)?;
+        let removed = garbage::collect(&self.dir(slot), &keep, &retention, now)?;
         let removed: Vec<String> =
             removed.into_iter().map(|file| format!("{owner}/{file}")).collect();
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);

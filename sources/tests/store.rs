@@ -266,21 +266,21 @@ fn garbage_goes_and_the_current_artifact_stays() {
     age("older", 60);
     age("old", 20);
     age("locked.lock", 900);
-    let removed = store.collect_garbage(&slot(), &current.path, now()).expect("collected");
+    let removed = store.collect_garbage(&slot(), &[&current.path], now()).expect("collected");
     assert_eq!(removed, ["gitrepository/apps/podinfo/expired", "gitrepository/apps/podinfo/older"]);
     assert_eq!(
         names(&place),
         [".unfinished-x", "current", "folder", "latest.tar.gz", "locked.lock", "old"]
     );
-    let again = store.collect_garbage(&slot(), &current.path, now()).expect("collected");
+    let again = store.collect_garbage(&slot(), &[&current.path], now()).expect("collected");
     assert_eq!(again, Vec::<String>::new());
 
     let other = Slot::new("gitrepository", "apps", "other").expect("good names");
-    assert!(store.collect_garbage(&other, &current.path, now()).is_err());
+    assert!(store.collect_garbage(&other, &[&current.path], now()).is_err());
     store.remove(&slot()).expect("removed");
     store.remove(&slot()).expect("gone already");
     assert_eq!(names(&dir.path().join("gitrepository/apps")), Vec::<String>::new());
-    let none = store.collect_garbage(&slot(), &current.path, now()).expect("nothing there");
+    let none = store.collect_garbage(&slot(), &[&current.path], now()).expect("nothing there");
     assert_eq!(none, Vec::<String>::new());
 }
 
@@ -324,7 +324,7 @@ fn a_second_name_leads_to_the_newest_artifact_and_is_no_artifact_itself() {
     store.link(&new.path, "latest.tar.gz").expect("linked again");
     assert_eq!(read(&store, "gitrepository/apps/podinfo/latest.tar.gz"), "new");
     let later = now() + Duration::from_secs(3600);
-    store.collect_garbage(&slot(), &new.path, later).expect("collected");
+    store.collect_garbage(&slot(), &[&new.path], later).expect("collected");
     let slot_dir = dir.path().join("gitrepository/apps/podinfo");
     assert_eq!(names(&slot_dir), ["2.tgz", "latest.tar.gz"]);
     assert!(store.link(&new.path, "../x").is_err());

@@ -16,16 +16,16 @@ use super::{Error, UNFINISHED, failed, gone_is_fine};
 /// What stays.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retention {
-    /// How old an artifact that is not current may get.
+    /// How old any other artifact may get.
     pub(super) ttl: Duration,
-    /// How many stay, the current one included.
+    /// How many stay, those included that are kept in any case.
     pub(super) records: usize,
 }
 
 /// Removes the garbage of one slot's directory, and gives the names of the removed files.
 pub(super) fn collect(
     dir: &Path,
-    keep: &str,
+    keep: &[&str],
     retention: &Retention,
     now: Timestamp,
 ) -> Result<Vec<String>, Error> {
@@ -47,7 +47,7 @@ pub(super) fn collect(
 /// Differs(flux): when some artifacts are too old, Flux counts those twice and keeps more records than asked for.
 fn garbage(
     mut found: Vec<(Timestamp, String)>,
-    keep: &str,
+    keep: &[&str],
     retention: &Retention,
     now: Timestamp,
 ) -> Vec<String> {
@@ -55,7 +55,7 @@ fn garbage(
     let mut left = found.len();
     let mut garbage = Vec::new();
     let mut fresh = Vec::new();
-    for (modified, file) in found.into_iter().filter(|(_, file)| file != keep) {
+    for (modified, file) in found.into_iter().filter(|(_, file)| !keep.contains(&file.as_str())) {
         // A time in the future makes no age at all.
         let age = Duration::try_from(now.duration_since(modified)).unwrap_or_default();
         if age > retention.ttl {
@@ -137,7 +137,7 @@ pub(super) fn children(dir: &Path) -> Result<Vec<(String, fs::Metadata)>, Error>
 mod tests {
     use super::*;
 
-    /// Artifacts as `name:age in seconds`, one minute and two records, `current` is kept.
+    /// Artifacts as `name:age in seconds`, one minute and two records, `current` and `named` are kept.
     fn check(found: &str, goes: &[&str]) {
         let now = Timestamp::from_second(1_000_000).expect("a time");
         let parse = |artifact: &str| {
@@ -148,7 +148,11 @@ mod tests {
         };
         let retention = Retention { ttl: Duration::from_secs(60), records: 2 };
         let found: Vec<_> = found.split(' ').map(parse).collect();
-        assert_eq!(garbage(found.clone(), "current", &retention, now), goes, "{found:?}");
+        assert_eq!(
+            garbage(found.clone(), &["current", "named"], &retention, now),
+            goes,
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -165,5 +169,8 @@ mod tests {
         check("a:90 b:80 current:70", &["a", "b"]);
         check("b:20 a:20 current:10", &["a"]);
         check("a:-500 b:20 current:10", &["b"]);
+        check("named:900 current:0", &[]);
+        check("named:900 a:61 current:0", &["a"]);
+        check("named:900 a:30 current:0", &["a"]);
     }
 }

@@ -64,7 +64,7 @@ mod tests {
         store.keep_note(&slot, b"two").unwrap();
         let fill = |out: &mut dyn io::Write| out.write_all(b"x");
         let kept = store.put(&slot, "a.tar.gz", "1", Timestamp::UNIX_EPOCH, fill).unwrap();
-        store.collect_garbage(&slot, &kept.path, Timestamp::MAX).unwrap();
+        store.collect_garbage(&slot, &[&kept.path], Timestamp::MAX).unwrap();
         assert_eq!(store.note(&slot).unwrap().as_deref(), Some(&b"two"[..]));
         assert!(store.open_file("bucket/shop/app/.note").is_err(), "it is not served");
         store.remove(&slot).unwrap();

@@ -10,6 +10,7 @@ use reconcile::{Conditions, Rest, Wake, reason};
 
 use super::Sourced;
 use super::report::ARTIFACT_IN_STORAGE;
+use super::world::collect_garbage;
 use crate::cluster::ClusterError;
 use crate::controllers::catalog::own;
 use crate::controllers::context::Context;
@@ -45,6 +46,9 @@ pub(super) async fn take_back<K: Sourced>(
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let Some(artifact) = object.artifact() else { return Ok(Some(object.clone())) };
     if is_kept(context, &**object, artifact).await {
+        let (store, of) = (context.artifacts.clone(), object.clone());
+        let collect = move || collect_garbage(&store, &*of, None);
+        drop(tokio::task::spawn_blocking(collect).await);
         return Ok(Some(object.clone()));
     }
     tracing::info!(

@@ -79,7 +79,9 @@ pub(crate) fn slot<K: Sourced>(object: &K) -> Result<Slot, store::Error> {
     Slot::new(K::FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-/// Keeps what `write` produces as the artifact of an object, and throws away what is no longer needed. Blocks.
+/// Keeps what `write` produces as the artifact of an object. Blocks.
+///
+/// The artifact that the status names stays until the next run: others fetch it until the status names the new one.
 ///
 /// # Errors
 /// The disk, or what `write` says.
@@ -99,13 +101,7 @@ where
     let now = jiff::Timestamp::now();
     let slot = slot(object).map_err(failed)?;
     let kept = store.put(&slot, file, revision, now, write).map_err(failed)?;
-    if let Err(error) = store.collect_garbage(&slot, &kept.path, now) {
-        tracing::info!(
-            name = object.name_any(),
-            error = chain(&error),
-            "failed to remove old artifacts"
-        );
-    }
+    collect_garbage(store, object, Some(&kept.path));
     Ok(Artifact {
         digest: kept.digest,
         last_update_time: crds::Time(kept.last_update),
@@ -115,6 +111,21 @@ where
         size: i64::try_from(kept.size).ok(),
         url: kept.url,
     })
+}
+
+/// Throws away old artifacts of an object, but not the one that its status names, nor `new`. Blocks.
+pub(super) fn collect_garbage<K: Sourced>(store: &Store, object: &K, new: Option<&str>) {
+    let named = object.artifact().map(|artifact| artifact.path.as_str());
+    let keep: Vec<&str> = named.into_iter().chain(new).collect();
+    let collected =
+        slot(object).and_then(|slot| store.collect_garbage(&slot, &keep, jiff::Timestamp::now()));
+    if let Err(error) = collected {
+        tracing::info!(
+            name = object.name_any(),
+            error = chain(&error),
+            "failed to remove old artifacts"
+        );
+    }
 }
 
 /// Does something that blocks on a thread of its own; `why` and `what` describe one that panicked.
