@@ -249,7 +249,7 @@ pub(crate) fn forget<K: Applied>(node: &Node, context: &Context) {
 pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Option<Duration> {
     // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
     context.sources.listed().await?;
-    context.store::<K>().wait_until_ready().await.ok()?;
+    context.kept.listed::<K>().await.then_some(())?;
     context.shared::<Namespaces>().known().await;
     let node = node_of(&*seen);
     let memory = context.shared::<Memories<Memory<K>>>().of(&node);

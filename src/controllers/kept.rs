@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use reconcile::Node;
+use tokio::sync::watch;
 
 use crate::cluster::kind::OurKind;
 
@@ -40,28 +41,47 @@ impl ByType {
 
     /// Returns once the objects of a kind were listed; false if its watch ended before.
     pub(crate) fn listed<K: OurKind>(&self) -> impl Future<Output = bool> + Send + use<K> {
-        let store = self.store::<K>();
-        async move { store.wait_until_ready().await.is_ok() }
+        let mut listed = self.get::<Shelf<K>>().listed.clone();
+        async move { listed.wait_for(|listed| *listed).await.is_ok() }
     }
 }
 
 /// The objects of a kind, as last seen, and what puts them there.
+///
+/// Many wait for the list at once, each in its own task. The store itself (kube 5.0) wakes only the one of them that asked last,
+/// so its `wait_until_ready` is for kube's controller alone.
 pub(crate) struct Shelf<K: OurKind> {
     store: Store<K>,
-    writer: Mutex<Option<Writer<K>>>,
+    listed: watch::Receiver<bool>,
+    filler: Mutex<Option<Filler<K>>>,
+}
+
+/// What fills a store.
+pub(crate) struct Filler<K: OurKind> {
+    pub(crate) writer: Writer<K>,
+    listed: watch::Sender<bool>,
+}
+
+impl<K: OurKind> Filler<K> {
+    /// All objects were listed.
+    pub(crate) fn is_listed(&self) {
+        self.listed.send_replace(true);
+    }
 }
 
 impl<K: OurKind> Default for Shelf<K> {
     fn default() -> Self {
         let (store, writer) = reflector::store();
-        Self { store, writer: Mutex::new(Some(writer)) }
+        let (sender, listed) = watch::channel(false);
+        let filler = Mutex::new(Some(Filler { writer, listed: sender }));
+        Self { store, listed, filler }
     }
 }
 
 impl<K: OurKind> Shelf<K> {
     /// What fills the store; it is given away once.
-    pub(crate) fn writer(&self) -> Option<Writer<K>> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(crate) fn filler(&self) -> Option<Filler<K>> {
+        self.filler.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -108,8 +128,25 @@ mod tests {
     #[test]
     fn a_store_is_filled_by_whoever_asks_first() {
         let kept = ByType::default();
-        assert!(kept.get::<Shelf<Bucket>>().writer().is_some());
-        assert!(kept.get::<Shelf<Bucket>>().writer().is_none());
-        assert!(kept.get::<Shelf<GitRepository>>().writer().is_some());
+        assert!(kept.get::<Shelf<Bucket>>().filler().is_some());
+        assert!(kept.get::<Shelf<Bucket>>().filler().is_none());
+        assert!(kept.get::<Shelf<GitRepository>>().filler().is_some());
+    }
+    #[tokio::test]
+    async fn all_who_wait_for_a_list_are_woken() {
+        let kept = ByType::default();
+        let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(kept.listed::<Bucket>())).collect();
+        let ended = tokio::spawn(kept.listed::<GitRepository>());
+        tokio::task::yield_now().await;
+        assert!(waiting.iter().all(|task| !task.is_finished()));
+        let filler = kept.get::<Shelf<Bucket>>().filler().unwrap();
+        filler.is_listed();
+        for task in waiting {
+            assert!(task.await.unwrap());
+        }
+        drop(filler);
+        assert!(kept.listed::<Bucket>().await, "it was listed");
+        drop(kept.get::<Shelf<GitRepository>>().filler());
+        assert!(!ended.await.unwrap());
     }
 }

@@ -192,8 +192,8 @@ pub(crate) async fn run_kind<K: Controlled>(
     context: Arc<Context>,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let Some(writer) = context.shared::<Shelf<K>>().writer() else { return };
-    let store = writer.as_reader();
+    let Some(filler) = context.shared::<Shelf<K>>().filler() else { return };
+    let store = filler.writer.as_reader();
     let namespace = (!context.settings.watch_all_namespaces)
         .then(|| context.settings.runtime_namespace.clone());
     let notices = Arc::new(Notices::new(context.clone()));
@@ -201,17 +201,18 @@ pub(crate) async fn run_kind<K: Controlled>(
     let events = context.cluster.watch_ours::<K>(namespace.as_deref());
     let begin = {
         let (notices, store) = (notices.clone(), store.clone());
+        let listed = context.kept.listed::<K>();
         async move {
             // A standby keeps its store filled, so that it can begin where it is.
             notices.context.cluster.leadership.begun().await;
-            if store.wait_until_ready().await.is_ok() {
+            if listed.await {
                 notices.wake_all(&store.state());
             }
             None::<Result<ObjectRef<K>, ClusterError>>
         }
     };
     let begin = stream::once(begin).filter_map(std::future::ready);
-    let mut keeper = Keeper::new(writer, notices);
+    let mut keeper = Keeper::new(filler, notices);
     let watched = events.filter_map(move |seen| {
         keeper.take(seen);
         std::future::ready(None::<Result<ObjectRef<K>, ClusterError>>)
@@ -276,6 +277,8 @@ async fn isolated<K: Controlled>(
         return Ok(Action::await_change());
     }
     let begun = Instant::now();
+    let Node { kind, namespace, name, .. } = &node;
+    tracing::debug!(controller_kind = kind, name, namespace, "reconciliation begins");
     context.metrics.running.inc();
     let outcome = AssertUnwindSafe(object.clone().run(context.clone())).catch_unwind().await;
     context.metrics.running.dec();
@@ -302,5 +305,6 @@ async fn isolated<K: Controlled>(
         }
     };
     let again = super::window::sooner(&*object, again);
+    tracing::debug!(controller_kind = kind, name, namespace, ?again, "reconciliation ends");
     Ok(again.map_or_else(Action::await_change, Action::requeue))
 }

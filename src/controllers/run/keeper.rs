@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::core::ResourceExt as _;
-use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
 use reconcile::Node;
 
@@ -16,6 +16,7 @@ use super::Notices;
 use crate::cluster::ClusterError;
 use crate::cluster::item::{Item, Unreadable};
 use crate::cluster::watch::Seen;
+use crate::controllers::kept::Filler;
 use crate::controllers::kind::{Controlled, node_named};
 
 /// How long the same trouble of a watch is told once: a CRD may not be installed, and never be.
@@ -28,7 +29,7 @@ fn is_new(told: Option<&(String, Instant)>, trouble: &str) -> bool {
 
 /// See the module.
 pub(super) struct Keeper<K: Controlled> {
-    writer: Writer<K>,
+    filler: Filler<K>,
     store: Store<K>,
     notices: Arc<Notices>,
     trouble: Option<(String, Instant)>,
@@ -37,9 +38,9 @@ pub(super) struct Keeper<K: Controlled> {
 }
 
 impl<K: Controlled> Keeper<K> {
-    pub(super) fn new(writer: Writer<K>, notices: Arc<Notices>) -> Self {
-        let store = writer.as_reader();
-        Self { writer, store, notices, trouble: None, unreadable: BTreeSet::new() }
+    pub(super) fn new(filler: Filler<K>, notices: Arc<Notices>) -> Self {
+        let store = filler.writer.as_reader();
+        Self { filler, store, notices, trouble: None, unreadable: BTreeSet::new() }
     }
 
     /// The store changes before anybody is woken, so that a run never looks for what is not stored yet.
@@ -47,10 +48,10 @@ impl<K: Controlled> Keeper<K> {
         match seen {
             Ok(Seen::Listing) => {
                 self.unreadable.clear();
-                self.writer.apply_watcher_event(&Event::Init);
+                self.filler.writer.apply_watcher_event(&Event::Init);
             }
             Ok(Seen::Listed(Item::Read(object))) => {
-                self.writer.apply_watcher_event(&Event::InitApply(object));
+                self.filler.writer.apply_watcher_event(&Event::InitApply(object));
             }
             Ok(Seen::Listed(Item::Unreadable(object))) => {
                 self.unreadable.insert(node_of::<K>(&object));
@@ -58,13 +59,14 @@ impl<K: Controlled> Keeper<K> {
             }
             Ok(Seen::ListEnded) => {
                 self.trouble = None;
-                self.writer.apply_watcher_event(&Event::InitDone);
+                self.filler.writer.apply_watcher_event(&Event::InitDone);
                 let present = self.store.state();
                 self.notices.listed(&present, &std::mem::take(&mut self.unreadable));
+                self.filler.is_listed();
             }
             Ok(Seen::Applied(Item::Read(object))) => {
                 let event = Event::Apply(object);
-                self.writer.apply_watcher_event(&event);
+                self.filler.writer.apply_watcher_event(&event);
                 if let Event::Apply(object) = &event {
                     self.notices.applied(object);
                 }
@@ -93,7 +95,7 @@ impl<K: Controlled> Keeper<K> {
 
     fn drop_stored(&mut self, namespace: &str, name: &str) {
         if let Some(stored) = self.store.get(&ObjectRef::<K>::new(name).within(namespace)) {
-            self.writer.apply_watcher_event(&Event::Delete((*stored).clone()));
+            self.filler.writer.apply_watcher_event(&Event::Delete((*stored).clone()));
         }
     }
 
