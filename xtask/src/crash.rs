@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// Cut at every write, which is the default
     #[arg(long)]
     all: bool,
+    /// Cut only at the writes of these numbers, such as those that a violation names
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["sample", "all"])]
+    writes: Vec<usize>,
     /// Chooses which writes a sample takes between the first and the last
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -47,7 +50,14 @@ pub(crate) struct Options {
 impl Options {
     /// So many cuts of each scenario, the same each time.
     pub(crate) fn sample(count: u16) -> Self {
-        Self { sample: Some(count), all: false, seed: 0, jobs: 3, scenario: None }
+        Self {
+            sample: Some(count),
+            all: false,
+            writes: Vec::new(),
+            seed: 0,
+            jobs: 3,
+            scenario: None,
+        }
     }
 }
 
@@ -97,7 +107,8 @@ async fn explore(new: New, options: &Options) -> anyhow::Result<(usize, Vec<Stri
     let took = spell(usual.took);
     eprintln!("{name}: {writes} writes in {} acts, {took} without a cut", usual.snapshots.len());
     let sample = options.sample.map(|count| Sample { count: count.into(), seed: options.seed });
-    let points = points::choose(writes, sample);
+    let mut points = points::choose(writes, sample);
+    points.retain(|it| options.writes.is_empty() || options.writes.contains(&it.number));
     let total = points.len();
     let usual = &usual.snapshots;
     let runs = points
@@ -155,7 +166,7 @@ fn tell(
     if let Ok(outcome) = outcome
         && !outcome.log.is_empty()
     {
-        eprintln!("  windlass's log ends:\n{}", dim(&outcome.log));
+        eprintln!("{}", dim(&outcome.log));
     }
     told
 }

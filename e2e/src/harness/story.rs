@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{self, Discovery, Scope};
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -238,6 +238,33 @@ impl Story {
         }
     }
 
+    /// The status of every object of our kinds, the events of the namespace and the end of the operator's log.
+    pub async fn diagnosis(&self) -> Result<String> {
+        let mut text = String::new();
+        for resource in self.our_kinds().await? {
+            let api = Api::<DynamicObject>::namespaced_with(
+                self.client.clone(),
+                &self.namespace,
+                &resource,
+            );
+            for object in api.list(&ListParams::default()).await? {
+                text += &format!("{}/{}:\n", resource.kind, object.name_any());
+                text += &diagnosis::status(&object);
+            }
+        }
+        Ok(text + &diagnosis::surroundings(&self.client, &self.namespace).await)
+    }
+
+    /// Our namespaced kinds.
+    async fn our_kinds(&self) -> Result<Vec<ApiResource>> {
+        let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
+        let is_ours = |name: &str| OURS.iter().any(|suffix| name.ends_with(suffix));
+        let ours = discovery.groups().filter(|group| is_ours(group.name()));
+        let all = ours.flat_map(|group| group.recommended_resources());
+        let namespaced = all.filter(|(_, abilities)| abilities.scope == Scope::Namespaced);
+        Ok(namespaced.map(|(resource, _)| resource).collect())
+    }
+
     /// Asks for the namespace's deletion and takes the finalizers off our own kinds, since the
     /// program that would do so may have ended. Does not wait.
     pub async fn end(self) -> Result<()> {
@@ -249,14 +276,8 @@ impl Story {
             .delete(&self.namespace, &DeleteParams::background())
             .await
             .with_context(|| format!("cannot delete the namespace {}", self.namespace))?;
-        let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
-        let is_ours = |name: &str| OURS.iter().any(|suffix| name.ends_with(suffix));
-        for group in discovery.groups().filter(|group| is_ours(group.name())) {
-            for (resource, abilities) in group.recommended_resources() {
-                if abilities.scope == Scope::Namespaced {
-                    self.release(&resource).await?;
-                }
-            }
+        for resource in self.our_kinds().await? {
+            self.release(&resource).await?;
         }
         Ok(())
     }

@@ -25,9 +25,6 @@ const POLL: Duration = Duration::from_millis(100);
 /// How long nothing may change after the end of an act.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// How many lines of the log a violation shows.
-const LOG_LINES: usize = 30;
-
 /// What a run came to.
 pub(super) struct Outcome {
     /// The end of each act.
@@ -38,7 +35,7 @@ pub(super) struct Outcome {
     pub(super) request: Option<String>,
     /// The laws that were broken.
     pub(super) violations: Vec<String>,
-    /// The end of windlass's log, when a law was broken.
+    /// How the objects are, what happened to them and the end of windlass's log, when a law was broken.
     pub(super) log: String,
     /// How long everything took.
     pub(super) took: Duration,
@@ -99,7 +96,7 @@ pub(super) async fn attempt(
         if !run.violations.is_empty() {
             let place = format!("in act `{name}` ");
             run.violations.iter_mut().for_each(|it| it.insert_str(0, &place));
-            log = run.windlass.operator.tail(LOG_LINES);
+            log = run.stage.story.diagnosis().await?;
             break;
         }
     }
