@@ -49,7 +49,7 @@ use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
 use super::helm_repository::wish::reach;
-use super::kind::Controlled;
+use super::kind::{Controlled, REQUESTED_AT};
 use super::kustomization::bases::BuildPermits;
 use super::marks;
 use super::object_watcher::Ownership;
@@ -239,7 +239,13 @@ impl<K: Model> Applied for K {
     fn report(_: &Session<K>, ended: Ended<K>, end: &End) -> applier::Report<Self> {
         let Ended { object, came, .. } = ended;
         let object = came.book.as_ref().map_or(object, |book| book.object());
+        // One that came during the run is for the next one.
+        let requested = match &came.book {
+            Some(book) => book.requested.as_deref(),
+            None => object.annotations().get(REQUESTED_AT).map(String::as_str),
+        };
         let run = report::Run {
+            requested,
             rest: &end.rest,
             revision: &came.revision,
             rows: came.book.as_ref().map(|book| book.rows()),

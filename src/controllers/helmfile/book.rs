@@ -24,7 +24,7 @@ use super::request;
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::helm_release::{report, status};
-use crate::controllers::kind::node_of;
+use crate::controllers::kind::{REQUESTED_AT, node_of};
 use crate::controllers::object_watcher::Ownership;
 use crate::controllers::permit::RunPermit;
 use crate::controllers::record::{Latest, status_of};
@@ -43,6 +43,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 pub(super) struct Book<K: Model> {
     pub(super) context: Arc<Context>,
     latest: Arc<Latest<K>>,
+    /// The request that the run has seen.
+    pub(super) requested: Option<String>,
     pages: Mutex<Pages<K>>,
     /// One write at a time; whoever waits for it finds that it was about him, too.
     writing: tokio::sync::Mutex<()>,
@@ -64,9 +66,11 @@ struct Pages<K> {
 impl<K: Model> Book<K> {
     pub(super) fn new(context: Arc<Context>, latest: Arc<Latest<K>>, object: Arc<K>) -> Self {
         let rows = status_of(&*object).releases;
+        let requested = object.annotations().get(REQUESTED_AT).cloned();
         let pages =
             Pages { object, rows, events: Vec::new(), changed: 0, written: 0, written_at: None };
-        Self { context, latest, pages: Mutex::new(pages), writing: tokio::sync::Mutex::default() }
+        let (pages, writing) = (Mutex::new(pages), tokio::sync::Mutex::default());
+        Self { context, latest, requested, pages, writing }
     }
 
     fn pages(&self) -> MutexGuard<'_, Pages<K>> {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use crds::Status as _;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
-use kube::core::ResourceExt as _;
 use reconcile::depends_on;
 use reconcile::{Conditions, Reason, Rest, Status, Time, Wake, reason};
 
@@ -15,7 +14,6 @@ use super::model::{self, Model};
 use super::plan::Key;
 use crate::controllers::applier;
 use crate::controllers::dependencies::shortened;
-use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::marks;
 use crate::controllers::record::{conditions_of, listed, status_of};
 use crate::events::{Event, Severity};
@@ -107,6 +105,8 @@ fn named(keys: &[String]) -> String {
 /// How a run ended.
 pub(super) struct Run<'r> {
     pub(super) rest: &'r Rest,
+    /// The request that the run has seen.
+    pub(super) requested: Option<&'r str>,
     /// The revision of the source; empty if the run did not get that far.
     pub(super) revision: &'r str,
     /// The rows as they are by now, if the run changed any.
@@ -147,7 +147,7 @@ pub(super) fn report<K: Model>(
         after.releases = rows;
     }
     let under_way = matches!(run.rest, Rest::Running(..));
-    if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
+    if let Some(requested) = run.requested.filter(|_| !under_way) {
         after.set_last_handled_reconcile_at(requested);
     }
     if !run.revision.is_empty() {
