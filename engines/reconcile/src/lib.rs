@@ -22,6 +22,7 @@ mod gate;
 mod graph;
 mod history;
 mod hold;
+pub mod instant;
 mod node;
 pub mod reason;
 mod rest;

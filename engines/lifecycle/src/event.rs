@@ -1,0 +1,121 @@
+//! A LifecycleEvent as it was observed, and the name that it has.
+
+use reconcile::Time;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::phase::Phase;
+
+/// How far the answer to an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum State {
+    /// Nothing was answered.
+    #[default]
+    Pending,
+    /// A controller works on it.
+    Running,
+    /// The operation may continue.
+    Succeeded,
+    /// The operation must not continue.
+    Failed,
+    /// Nothing waits for the answer.
+    Cancelled,
+}
+
+impl State {
+    /// As the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+
+    /// Whether it may still be answered.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+/// The approval of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// Who approved.
+    pub user: String,
+    /// When.
+    #[serde(default, with = "reconcile::instant::exact", skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+    /// Why, in the words of the user.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+/// An event as it was observed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The Lifecycle.
+    pub lifecycle: String,
+    /// The phase; `None` if it is one of a later version.
+    pub phase: Option<Phase>,
+    /// The operation.
+    pub operation: String,
+    /// How far the answer is.
+    pub state: State,
+    /// Who answered.
+    pub answered_by: String,
+    /// More about the answer, for people.
+    pub message: String,
+    /// When it was created.
+    pub created: Option<Time>,
+    /// Until when it has to be answered.
+    pub deadline: Option<Time>,
+    /// Who approved.
+    pub approvals: Vec<Approval>,
+}
+
+/// The name of an event: the same for the same phase of the same operation, so that there is one of them whatever crashes.
+pub fn event_name(
+    release: &str,
+    phase: Phase,
+    (uid, operation): (&str, &str),
+    lifecycle: &str,
+) -> String {
+    let text = format!("{uid}\n{operation}\n{}\n{lifecycle}", phase.as_str());
+    let digest = hex::encode(Sha256::digest(text));
+    let release: String = release.chars().take(40).collect();
+    let release = release.trim_end_matches(['.', '-']);
+    format!("{release}-{}-{}", phase.as_str().to_lowercase(), &digest[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_belongs_to_one_phase_of_one_operation_and_lifecycle() {
+        let name = |phase, uid, operation, lifecycle| {
+            event_name("web", phase, (uid, operation), lifecycle)
+        };
+        let one = name(Phase::PreUpgrade, "u", "web.v1.0", "l");
+        assert_eq!(one, name(Phase::PreUpgrade, "u", "web.v1.0", "l"));
+        assert!(one.starts_with("web-preupgrade-") && one.len() < 64, "{one}");
+        for other in [
+            name(Phase::Promote, "u", "web.v1.0", "l"),
+            name(Phase::PreUpgrade, "v", "web.v1.0", "l"),
+            name(Phase::PreUpgrade, "u", "web.v2.0", "l"),
+            name(Phase::PreUpgrade, "u", "web.v1.0", "m"),
+        ] {
+            assert_ne!(one, other);
+        }
+        let long = event_name(&"a.".repeat(40), Phase::Promote, ("u", "o"), "l");
+        assert!(!long.contains(".-") && long.len() < 80, "{long}");
+    }
+}

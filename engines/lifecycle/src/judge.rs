@@ -1,0 +1,336 @@
+//! What an event means for the operation that waits for it.
+
+use reconcile::Time;
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Approval, Event, State};
+use crate::phase::Phase;
+use crate::select::{Hold, OnTimeout};
+
+/// How long a message in an answer may be, in bytes.
+const MAX_TEXT: usize = 512;
+/// How many approvals an answer names.
+const MAX_APPROVALS: usize = 16;
+
+/// How a phase ended for a lifecycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It was answered well.
+    Succeeded,
+    /// It was answered badly.
+    Failed,
+    /// It was not answered in time.
+    TimedOut,
+    /// Break-glass released it.
+    Released,
+}
+
+impl Outcome {
+    /// As the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::TimedOut => "TimedOut",
+            Self::Released => "Released",
+        }
+    }
+}
+
+/// The end of an event, as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The Lifecycle.
+    pub lifecycle: String,
+    /// The phase.
+    pub phase: Phase,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The uid of the event.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub event: String,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub answered_by: String,
+    /// More, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Who approved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
+    /// When it was asked.
+    #[serde(with = "reconcile::instant")]
+    pub asked: Time,
+    /// When it ended.
+    #[serde(with = "reconcile::instant")]
+    pub ended: Time,
+}
+
+impl Answer {
+    /// Why the operation fails.
+    pub fn failure(&self) -> String {
+        let (lifecycle, phase) = (&self.lifecycle, self.phase.as_str());
+        let by = match self.answered_by.as_str() {
+            "" => String::new(),
+            by => format!(" (answered by {by})"),
+        };
+        match (self.outcome, self.message.as_str()) {
+            (Outcome::TimedOut, _) => {
+                format!("lifecycle {lifecycle} was not answered in time at {phase}")
+            }
+            (_, "") => format!("lifecycle {lifecycle} failed at {phase}{by}"),
+            (_, message) => format!("lifecycle {lifecycle} failed at {phase}{by}: {message}"),
+        }
+    }
+}
+
+/// What an event means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The operation continues.
+    Pass(Answer),
+    /// The operation waits, for this reason, and no longer than until a time if there is one.
+    Wait(String, Option<Time>),
+    /// The operation fails.
+    Fail(Answer),
+}
+
+/// What an event means for an operation that a lifecycle holds. `glass` is whether break-glass is in force, which does not
+/// release what the namespace requires.
+///
+/// Approvals count by user. One that has the phase `Succeeded` without enough approvals waits all the same: who may answer
+/// for a controller does not approve for others.
+pub fn judge(hold: &Hold, phase: Phase, event: &Event, glass: bool, now: Time) -> Verdict {
+    let answer = |outcome: Outcome| Answer {
+        lifecycle: hold.lifecycle.clone(),
+        phase,
+        outcome,
+        event: event.uid.clone(),
+        answered_by: shortened(&event.answered_by),
+        message: shortened(&event.message),
+        approvals: approvals(event),
+        asked: event.created.unwrap_or(now),
+        ended: now,
+    };
+    let approved = approvals(event).len();
+    let is_approved = approved >= usize::from(hold.approvals);
+    match event.state {
+        State::Failed => return Verdict::Fail(answer(Outcome::Failed)),
+        State::Succeeded if hold.approvals == 0 => {
+            return Verdict::Pass(answer(Outcome::Succeeded));
+        }
+        State::Pending | State::Running | State::Succeeded if hold.approvals > 0 && is_approved => {
+            return Verdict::Pass(answer(Outcome::Succeeded));
+        }
+        // windlass alone cancels, and not what it waits for; another client must not make it wait for ever.
+        State::Cancelled => {
+            let message = "the LifecycleEvent was cancelled".to_owned();
+            return Verdict::Fail(Answer { message, ..answer(Outcome::Failed) });
+        }
+        State::Pending | State::Running | State::Succeeded => {}
+    }
+    if glass && !hold.required {
+        return Verdict::Pass(answer(Outcome::Released));
+    }
+    let late = event.deadline.filter(|at| *at <= now);
+    match (late, hold.on_timeout) {
+        (Some(_), OnTimeout::Fail) => return Verdict::Fail(answer(Outcome::TimedOut)),
+        (Some(_), OnTimeout::Continue) => return Verdict::Pass(answer(Outcome::TimedOut)),
+        (Some(_), OnTimeout::Hold) | (None, _) => {}
+    }
+    let state = match hold.approvals {
+        0 => event.state.as_str().to_owned(),
+        needed => format!("has {approved} of {needed} approvals"),
+    };
+    let verb = if hold.approvals == 0 { "is " } else { "" };
+    let text = format!(
+        "waiting for lifecycle {} at {}: LifecycleEvent {} {verb}{state}",
+        hold.lifecycle,
+        phase.as_str(),
+        event.name
+    );
+    Verdict::Wait(text, event.deadline.filter(|at| *at > now))
+}
+
+/// The approvals of different users.
+fn approvals(event: &Event) -> Vec<Approval> {
+    let mut found: Vec<Approval> = Vec::new();
+    for approval in &event.approvals {
+        let is_known = found.iter().any(|it| it.user == approval.user);
+        if !is_known && !approval.user.is_empty() && found.len() < MAX_APPROVALS {
+            let comment = shortened(&approval.comment);
+            found.push(Approval { user: shortened(&approval.user), comment, ..approval.clone() });
+        }
+    }
+    found
+}
+
+fn shortened(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hold(approvals: u16, on_timeout: OnTimeout) -> Hold {
+        Hold {
+            lifecycle: "check".to_owned(),
+            key: "check".to_owned(),
+            phases: vec![Phase::PreUpgrade],
+            timeout_ms: 60_000,
+            on_timeout,
+            approvals,
+            parameters: Default::default(),
+            required: false,
+        }
+    }
+
+    fn event(state: State, users: &[&str]) -> Event {
+        let approval =
+            |user: &&str| Approval { user: (*user).to_owned(), at: None, comment: String::new() };
+        Event {
+            name: "web-preupgrade-0".to_owned(),
+            uid: "u".to_owned(),
+            lifecycle: "check".to_owned(),
+            phase: Some(Phase::PreUpgrade),
+            operation: "web.v1.0".to_owned(),
+            state,
+            answered_by: String::new(),
+            message: String::new(),
+            created: Some(Time::UNIX_EPOCH),
+            deadline: Some(second(60)),
+            approvals: users.iter().map(approval).collect(),
+        }
+    }
+
+    fn second(second: i64) -> Time {
+        Time::from_second(second).unwrap()
+    }
+
+    fn word(verdict: &Verdict) -> String {
+        match verdict {
+            Verdict::Pass(answer) => format!("pass {}", answer.outcome.as_str()),
+            Verdict::Wait(_, Some(at)) => format!("wait until {}", at.as_second()),
+            Verdict::Wait(_, None) => "wait".to_owned(),
+            Verdict::Fail(answer) => format!("fail {}", answer.outcome.as_str()),
+        }
+    }
+
+    fn judged(hold: &Hold, event: &Event, glass: bool, now: i64) -> String {
+        word(&judge(hold, Phase::PreUpgrade, event, glass, second(now)))
+    }
+
+    #[test]
+    fn an_answer_of_a_controller_decides() {
+        let hold = hold(0, OnTimeout::Fail);
+        let of = |state, now| judged(&hold, &event(state, &[]), false, now);
+        assert_eq!(of(State::Pending, 59), "wait until 60");
+        assert_eq!(of(State::Running, 59), "wait until 60");
+        assert_eq!(of(State::Succeeded, 99), "pass Succeeded");
+        assert_eq!(of(State::Failed, 0), "fail Failed");
+        assert_eq!(of(State::Cancelled, 0), "fail Failed");
+        assert_eq!(of(State::Running, 60), "fail TimedOut");
+    }
+
+    #[test]
+    fn what_is_late_fails_continues_or_waits() {
+        let of = |on_timeout| judged(&hold(0, on_timeout), &event(State::Running, &[]), false, 60);
+        assert_eq!(of(OnTimeout::Fail), "fail TimedOut");
+        assert_eq!(of(OnTimeout::Continue), "pass TimedOut");
+        assert_eq!(of(OnTimeout::Hold), "wait");
+        let late = judged(&hold(0, OnTimeout::Hold), &event(State::Succeeded, &[]), false, 99);
+        assert_eq!(late, "pass Succeeded", "a late answer counts where it is awaited");
+    }
+
+    #[test]
+    fn approvals_count_by_user_and_nothing_else_approves() {
+        let hold = hold(2, OnTimeout::Fail);
+        let of = |state, users: &[&str]| judged(&hold, &event(state, users), false, 0);
+        assert_eq!(of(State::Pending, &[]), "wait until 60");
+        assert_eq!(of(State::Pending, &["alice", "alice", ""]), "wait until 60");
+        assert_eq!(of(State::Pending, &["alice", "bob"]), "pass Succeeded");
+        assert_eq!(of(State::Succeeded, &["alice"]), "wait until 60");
+        assert_eq!(of(State::Failed, &["alice", "bob"]), "fail Failed");
+        let verdict =
+            judge(&hold, Phase::PreUpgrade, &event(State::Pending, &["alice"]), false, second(0));
+        let Verdict::Wait(text, _) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(
+            text,
+            "waiting for lifecycle check at PreUpgrade: LifecycleEvent web-preupgrade-0 has 1 of 2 approvals"
+        );
+    }
+
+    #[test]
+    fn break_glass_releases_what_the_namespace_does_not_require() {
+        let open = event(State::Pending, &[]);
+        let own = hold(2, OnTimeout::Fail);
+        assert_eq!(judged(&own, &open, true, 0), "pass Released");
+        let required = Hold { required: true, ..own.clone() };
+        assert_eq!(judged(&required, &open, true, 0), "wait until 60");
+        assert_eq!(judged(&own, &event(State::Failed, &[]), true, 0), "fail Failed");
+    }
+
+    #[test]
+    fn a_failure_names_lifecycle_phase_and_who_answered() {
+        let mut failed = event(State::Failed, &[]);
+        (failed.answered_by, failed.message) = ("checker".to_owned(), "no quota".to_owned());
+        let hold = hold(0, OnTimeout::Fail);
+        let text =
+            |event: &Event, now| match judge(&hold, Phase::PreUpgrade, event, false, second(now)) {
+                Verdict::Fail(answer) => answer.failure(),
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(
+            text(&failed, 0),
+            "lifecycle check failed at PreUpgrade (answered by checker): no quota"
+        );
+        assert_eq!(
+            text(&event(State::Pending, &[]), 60),
+            "lifecycle check was not answered in time at PreUpgrade"
+        );
+    }
+
+    proptest! {
+        /// Whatever is in a status: an answer is bounded, and nothing but an answer, enough approvals, break-glass or time
+        /// lets an operation continue.
+        #[test]
+        fn nothing_continues_without_a_reason(
+            state in prop::sample::select(vec![
+                State::Pending, State::Running, State::Succeeded, State::Failed, State::Cancelled,
+            ]),
+            users in prop::collection::vec(".{0,40}", 0..40),
+            message in ".{0,2000}",
+            needed in 0..3_u16,
+            now in 0..120_i64,
+            glass: bool,
+        ) {
+            let users: Vec<&str> = users.iter().map(String::as_str).collect();
+            let mut event = event(state, &users);
+            event.message = message;
+            let verdict = judge(&hold(needed, OnTimeout::Fail), Phase::PreUpgrade, &event, glass, second(now));
+            match &verdict {
+                Verdict::Pass(answer) => {
+                    let is_answered = match needed {
+                        0 => state == State::Succeeded,
+                        needed => answer.approvals.len() >= usize::from(needed),
+                    };
+                    prop_assert!(is_answered || glass, "{verdict:?}");
+                }
+                Verdict::Wait(..) => prop_assert!(now < 60 && !glass, "{verdict:?}"),
+                Verdict::Fail(_) => prop_assert!(now >= 60 || !state.is_open(), "{verdict:?}"),
+            }
+            if let Verdict::Pass(answer) | Verdict::Fail(answer) = verdict {
+                prop_assert!(answer.message.len() <= MAX_TEXT + 3);
+                prop_assert!(answer.approvals.len() <= MAX_APPROVALS);
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Lifecycles: which of them hold an operation at a phase, in which order, and what the answers to their events mean.
+//!
+//! ```text
+//!   lifecycles, bindings, subject ── select ── holds ─┐
+//!                                                     ├─ judge ── pass, wait or fail
+//!   an event with its status, the time ───────────────┘
+//! ```
+//!
+//! Here: all that can be decided without a cluster. Elsewhere: where an operation is held (engine `release`), the objects
+//! (`crds::lifecycle`), reading and writing them (the program).
+
+mod ask;
+mod event;
+mod judge;
+mod phase;
+mod select;
+
+pub use ask::{Ask, Dismissed, Question, Revision, Stand, dismissed};
+pub use event::{Approval, Event, State, event_name};
+pub use judge::{Answer, Outcome, Verdict, judge};
+pub use phase::Phase;
+pub use select::{
+    Binding, Hold, Lifecycle, MAX_HOLDS, OnTimeout, Requirement, SelectError, Selector, Subject,
+    SubjectSelector, holds,
+};
