@@ -37,6 +37,7 @@ mod kept;
 pub(crate) mod kind;
 pub(crate) mod kinds;
 pub(crate) mod kustomization;
+pub(crate) mod lifecycle;
 pub(crate) mod login;
 pub(crate) mod marks;
 mod namespaces;

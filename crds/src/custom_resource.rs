@@ -19,8 +19,10 @@ pub struct Names {
     pub plural: &'static str,
     /// Its short names.
     pub short: &'static [&'static str],
-    /// The category that the kind has besides `all` and `fluxcd`, which records do not have.
+    /// The category that the kind has besides `all` and `fluxcd`, which records and gates do not have.
     pub category: &'static str,
+    /// Whether its objects belong to no namespace.
+    pub cluster_scoped: bool,
     /// Whether it has a status, which is a subresource then.
     pub(crate) has_status: bool,
     pub(crate) columns: &'static [Column],
@@ -30,6 +32,11 @@ impl Names {
     /// Whether its objects record what happened, instead of saying what is to be.
     pub fn is_record(&self) -> bool {
         self.category == "fluxcd-audits"
+    }
+
+    /// Whether its objects say when other objects may change, and are not reconciled themselves.
+    pub fn is_gate(&self) -> bool {
+        self.category == "fluxcd-gates"
     }
 }
 
@@ -74,8 +81,13 @@ pub(crate) struct Written<'a, Spec, Status> {
     pub(crate) status: Option<&'a Status>,
 }
 
-/// Declares the root object of a kind: the struct, and what kube asks of it. A kind may have no status.
+/// Declares the root object of a kind: the struct, and what kube asks of it. A kind may have no status, and may belong to no
+/// namespace (`scope: Cluster`).
 macro_rules! custom_resource {
+    (@is_cluster) => { false };
+    (@is_cluster Cluster) => { true };
+    (@scope) => { kube::core::NamespaceResourceScope };
+    (@scope Cluster) => { kube::core::ClusterResourceScope };
     (@has_status) => { false };
     (@has_status $status:ty) => { true };
     (@status_of $object:ident) => { None::<&()> };
@@ -85,6 +97,7 @@ macro_rules! custom_resource {
         $kind:ident {
             spec: $spec:ty,
             $(status: $status:ty,)?
+            $(scope: $scope:ident,)?
             api: $group:literal / $version:literal,
             plural: $plural:literal,
             short: [$($short:literal),*],
@@ -119,6 +132,7 @@ macro_rules! custom_resource {
                 plural: $plural,
                 short: &[$($short),*],
                 category: $category,
+                cluster_scoped: $crate::custom_resource::custom_resource!(@is_cluster $($scope)?),
                 has_status: $crate::custom_resource::custom_resource!(@has_status $($status)?),
                 columns: &[$($column),+],
             };
@@ -150,7 +164,7 @@ macro_rules! custom_resource {
 
         impl kube::Resource for $kind {
             type DynamicType = ();
-            type Scope = kube::core::NamespaceResourceScope;
+            type Scope = $crate::custom_resource::custom_resource!(@scope $($scope)?);
 
             fn kind((): &()) -> std::borrow::Cow<'_, str> {
                 stringify!($kind).into()

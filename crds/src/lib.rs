@@ -21,6 +21,7 @@ pub mod helm;
 pub mod helmfile;
 mod inventory;
 pub mod kustomize;
+pub mod lifecycle;
 pub mod notification;
 mod object;
 mod overlay;
@@ -83,6 +84,9 @@ const KINDS: &[Kind] = &[
     Kind::of::<source::HelmRepository>(),
     Kind::of::<windlass::HTTPArchive>(),
     Kind::of::<kustomize::Kustomization>(),
+    Kind::of::<lifecycle::LifecycleBinding>(),
+    Kind::of::<lifecycle::LifecycleEvent>(),
+    Kind::of::<lifecycle::Lifecycle>(),
     Kind::of::<source::OCIRepository>(),
     Kind::of::<notification::Provider>(),
     Kind::of::<notification::Receiver>(),

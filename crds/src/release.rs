@@ -6,7 +6,7 @@
 mod release_audit;
 
 pub use release_audit::{
-    AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges, AuditOperation,
-    AuditOutcome, AuditRelease, AuditState, AuditStep, AuditSubject, ReleaseAudit,
-    ReleaseAuditSpec,
+    AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
+    AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
+    AuditSubject, ReleaseAudit, ReleaseAuditSpec,
 };

@@ -33,8 +33,8 @@ pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
         spec: CustomResourceDefinitionSpec {
             group: names.group.to_owned(),
             names: CustomResourceDefinitionNames {
-                // Among all objects, records of the past would hide what there is now.
-                categories: Some(match names.is_record() {
+                // Among all objects, records of the past would hide what there is now; gates are of interest by themselves.
+                categories: Some(match names.is_record() || names.is_gate() {
                     true => strings(&[names.category]),
                     false => strings(&["all", "fluxcd", names.category]),
                 }),
@@ -44,7 +44,7 @@ pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
                 short_names: (!names.short.is_empty()).then(|| strings(names.short)),
                 singular: Some(names.kind.to_ascii_lowercase()),
             },
-            scope: "Namespaced".to_owned(),
+            scope: if names.cluster_scoped { "Cluster" } else { "Namespaced" }.to_owned(),
             versions: vec![CustomResourceDefinitionVersion {
                 additional_printer_columns: Some(names.columns.iter().map(column).collect()),
                 name: names.version.to_owned(),

@@ -168,8 +168,10 @@ impl Kind {
 /// Every kind; one without a base is an error, so that a new one is thought of.
 fn kinds(url: &str) -> Result<Vec<Kind>> {
     let crds = crds::all();
-    // No run reads what windlass only writes.
-    let is_record = |plural: &str| crds::names().any(|it| it.is_record() && it.plural == plural);
+    // No run reads what windlass only writes, and to hold what is healthy is what lifecycles are for.
+    let is_record = |plural: &str| {
+        crds::names().any(|it| (it.is_record() || it.is_gate()) && it.plural == plural)
+    };
     let read = crds.iter().filter(|(_, crd)| !is_record(&crd.spec.names.plural));
     let kinds = read.map(|(_, crd)| {
         let value = serde_json::to_value(crd)?;

@@ -32,7 +32,7 @@ impl Row {
         Self {
             ready: text(|it| it.status),
             reason: text(|it| it.reason),
-            message: text(|it| it.message),
+            message: asked(object).unwrap_or_else(|| text(|it| it.message)),
             revision: short(&revision),
             since,
             suspended: suspension(object, now),
@@ -44,6 +44,30 @@ impl Row {
     pub(super) fn is_suspended(&self) -> bool {
         !self.suspended.is_empty()
     }
+}
+
+/// What a LifecycleEvent asks, and how far its answer is.
+fn asked(object: &Object) -> Option<String> {
+    let is_event = object.kind() == "LifecycleEvent"
+        && object.api_version().starts_with("lifecycle.windlass.dev/");
+    let spec = object.get("spec").filter(|_| is_event)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let status = object.get("status").unwrap_or(&Value::Null);
+    let (phase, lifecycle) = (text(&spec["phase"]), text(&spec["lifecycle"]));
+    let subject = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
+    let state = match status["phase"].as_str() {
+        None | Some("") => "Pending",
+        Some(state) => state,
+    };
+    let mut said = format!("{phase} of {subject}, lifecycle {lifecycle}: {state}");
+    if let Some(needed) = spec["approvals"].as_i64().filter(|needed| *needed > 0) {
+        let count = status["approvals"].as_array().map_or(0, Vec::len);
+        said.push_str(&format!(", {count} of {needed} approvals"));
+    }
+    if let Some(message) = status["message"].as_str() {
+        said.push_str(&format!(", {message}"));
+    }
+    Some(said)
 }
 
 /// What an object has or applied, and since when.
@@ -117,6 +141,18 @@ mod tests {
             "metadata": {"name": "app"}, "status": {"history": [{"chartVersion": "1.2.3", "version": 7,
             "lastDeployed": "2026-11-24T11:00:00Z"}]}}));
         assert_eq!(row.revision, "1.2.3 (v7)");
+    }
+
+    #[test]
+    fn an_event_of_a_lifecycle_shows_what_waits_and_how_far_the_answer_is() {
+        let mut event = json!({"apiVersion": "lifecycle.windlass.dev/v1alpha1", "kind": "LifecycleEvent",
+            "metadata": {"name": "a"}, "spec": {"phase": "PreUpgrade", "lifecycle": "check", "approvals": 2,
+            "subject": {"kind": "HelmRelease", "name": "web"}}});
+        let asked = "PreUpgrade of HelmRelease/web, lifecycle check: ";
+        assert_eq!(row(event.clone()).message, format!("{asked}Pending, 0 of 2 approvals"));
+        event["spec"]["approvals"] = json!(0);
+        event["status"] = json!({"phase": "Running", "message": "half way"});
+        assert_eq!(row(event).message, format!("{asked}Running, half way"));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Grower<'_> {
         if !is_source || self.way.len() > 1 {
             return Ok((found, unreadable));
         }
-        for names in crds::names() {
+        for names in crds::names().filter(|it| !it.is_record() && !it.is_gate()) {
             let gvk = Gvk {
                 group: names.group.to_owned(),
                 version: names.version.to_owned(),

@@ -30,7 +30,7 @@ use super::namespaces::{self, Namespaces};
 use super::record::Latest;
 use super::reference::References;
 use super::target::{Target, Wanted};
-use super::{gate, hold, marks, window};
+use super::{gate, hold, lifecycle, marks, window};
 use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::settings::Settings;
@@ -251,6 +251,7 @@ pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Opti
     context.sources.listed().await?;
     context.kept.listed::<K>().await.then_some(())?;
     context.shared::<Namespaces>().known().await;
+    lifecycle::known(&context).await;
     let node = node_of(&*seen);
     let memory = context.shared::<Memories<Memory<K>>>().of(&node);
     let (latest, kept, own) = {

@@ -15,8 +15,8 @@ use std::sync::{Mutex, PoisonError};
 use apply::changes::{Change, Listing, What, list};
 use crds::Time as When;
 use crds::release::{
-    AuditCause, AuditChange, AuditChangeKind, AuditChanges, AuditOperation, AuditState,
-    ReleaseAudit, ReleaseAuditSpec,
+    AuditApproval, AuditCause, AuditChange, AuditChangeKind, AuditChanges, AuditLifecycle,
+    AuditOperation, AuditState, ReleaseAudit, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::core::Resource as _;
@@ -47,6 +47,12 @@ const TEXT: usize = 250;
 
 /// How many causes are listed.
 const CAUSES: usize = 32;
+
+/// How many approvals of a phase are listed where more do not fit.
+const APPROVALS: [usize; 2] = [4, 0];
+
+/// How many answers of lifecycles are listed where more do not fit.
+const ANSWERS: usize = 16;
 
 /// Corrections of an object within so many seconds are one audit.
 const CORRECTION_SECONDS: i64 = 600;
@@ -248,6 +254,19 @@ fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
         let steps = std::mem::take(&mut spec.steps);
         spec.omitted_steps = spec.omitted_steps.saturating_add(count(steps.len()));
     }
+    // Who approved stays as long as it fits; why does not.
+    for most in APPROVALS {
+        if size(&spec) > SIZE {
+            for answer in &mut spec.lifecycles {
+                answer.message = None;
+                answer.approvals.truncate(most);
+                answer.approvals.iter_mut().for_each(|approval| approval.comment = None);
+            }
+        }
+    }
+    if size(&spec) > SIZE {
+        spec.lifecycles.truncate(ANSWERS);
+    }
     spec
 }
 
@@ -305,6 +324,25 @@ pub(crate) fn listed(changes: Vec<Change>, partial: bool, secrets: &Masking) -> 
         digest: text(digest),
         objects: listed.into_iter().map(object).collect(),
         omitted: count(omitted),
+    }
+}
+
+/// The answer of a lifecycle.
+pub(crate) fn answer(of: lifecycle::Answer) -> AuditLifecycle {
+    let approval = |it: lifecycle::Approval| AuditApproval {
+        user: cut(&it.user, 240),
+        at: it.at.and_then(when),
+        comment: text(cut(&it.comment, 500)),
+    };
+    AuditLifecycle {
+        lifecycle: of.lifecycle,
+        phase: of.phase.as_str().to_owned(),
+        outcome: of.outcome.as_str().to_owned(),
+        answered_by: text(cut(&of.answered_by, 240)),
+        message: text(cut(&of.message, 500)),
+        approvals: of.approvals.into_iter().map(approval).collect(),
+        started: when(of.asked),
+        ended: when(of.ended),
     }
 }
 

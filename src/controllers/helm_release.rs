@@ -34,6 +34,7 @@ use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
 use super::dependencies::Depended;
 use super::kind::{Controlled, REQUESTED_AT};
+use super::lifecycle;
 use super::object_watcher::Ownership;
 use super::reference::References;
 use super::releaser::action_options::ActionOptions;
@@ -327,7 +328,8 @@ impl Session {
             revision: source.artifact.revision.clone(),
             ..desired.origin.clone().with_values(values.versions)
         };
-        let desired = Desired { gates: self.gates(object), origin, ..desired };
+        let lifecycles = lifecycle::holding(&self.context, &**object);
+        let desired = Desired { gates: self.gates(object), lifecycles, origin, ..desired };
         let ignore = match wish::ignore(&object.spec) {
             Ok(ignore) => ignore,
             Err(rest) => return early(rest),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, operator};
 use crds::kustomize::Kustomization;
+use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
 use crds::notification::{Alert, Provider as NotificationProvider, Receiver};
 use crds::release::ReleaseAudit;
 use crds::source::{
@@ -12,6 +13,7 @@ use crds::source::{
 };
 use crds::windlass::HTTPArchive;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -32,9 +34,8 @@ use super::receiver::hooks::hooks;
 use super::remotes::Remotes;
 use super::run::run_kind;
 use super::target::Targets;
-use super::{helm_release, helmfile, kustomization};
+use super::{helm_release, helmfile, kustomization, lifecycle};
 use crate::cluster::Cluster;
-use crate::cluster::kind::OurKind;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::serve::{Listener, Readiness};
@@ -78,13 +79,13 @@ impl Kind {
         }
     }
 
-    /// Runs of other kinds write its objects, and none of its own: old ones are deleted by `retain`.
-    const fn written<K: OurKind>(
-        retain: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
+    /// Runs of other kinds read or write its objects, and it has none of its own: `run` follows them, or deletes old ones.
+    const fn kept<K: kube::Resource<DynamicType = ()> + DeserializeOwned>(
+        run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
     ) -> Self {
         Self {
             name: || [K::group(&()).into_owned(), K::kind(&()).into_owned()],
-            run: retain,
+            run,
             listed: |_| std::future::ready(true).boxed(),
             unsupported: |object| serde_json::from_value::<K>(object).map(|_| Vec::new()),
             is_run: |_| true,
@@ -132,7 +133,12 @@ const KINDS: &[Kind] = &[
     Kind::of::<OCIRepository>().providing::<OCIRepository>(),
     Kind::of::<NotificationProvider>().only(Settings::notifies).optional(),
     Kind::of::<Receiver>().only(Settings::notifies).optional(),
-    Kind::written::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
+    Kind::kept::<Lifecycle>(|context, stop| lifecycle::follow_lifecycles(context, stop).boxed()),
+    Kind::kept::<LifecycleBinding>(|context, stop| {
+        lifecycle::follow_bindings(context, stop).boxed()
+    }),
+    Kind::kept::<LifecycleEvent>(|context, stop| lifecycle::follow_events(context, stop).boxed()),
+    Kind::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
 
 /// Fields of an object that this version does not support; `None` if it is of no kind that runs here.

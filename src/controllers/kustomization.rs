@@ -9,6 +9,7 @@ mod build;
 mod decryption;
 mod finalize;
 mod generated;
+mod held;
 pub(crate) mod inputs;
 mod manifests;
 mod pause;
@@ -25,17 +26,18 @@ use std::time::{Duration, Instant};
 
 use apply::changes::Change;
 use apply::{Apply, Desired, FailedWait};
-use crds::Artifact;
 use crds::kustomize::Kustomization;
+use crds::{Artifact, Reconciled as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{DependencyState, Edge, Facts, Node, Rest, Retries, Time, reason};
+use reconcile::{DependencyState, Edge, Facts, Node, READY, Rest, Retries, Time, reason};
 use tree::Trace;
 
 use self::audit::{About, Attempts};
 use self::build::Built;
+use self::held::{Held, Stopped};
 use self::inputs::Inputs;
 use self::retry::Judged;
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
@@ -52,6 +54,7 @@ use super::target::Target;
 use super::{applier, artifact, hold, marks, progress, window};
 use crate::cluster::ClusterError;
 use crate::events::Event;
+use crate::metrics::WakeReason;
 
 /// Field manager of what Kustomizations apply.
 pub(crate) const MANAGER: &str = <Kustomization as Controlled>::CONTROLLER;
@@ -328,7 +331,10 @@ impl Session {
         self.end_failed_wait(object);
         let wish = match self.build(object, timeouts, artifact, &target, inputs).await {
             Ok(Built::Wish(wish)) => wish,
-            Ok(Built::Unchanged(ended)) => return *ended,
+            Ok(Built::Unchanged(ended)) => {
+                self.dismiss_events(object, None).await;
+                return *ended;
+            }
             Err(rest) => return early(object, revision, rest),
         };
         self.apply(object, timeouts, artifact, &wish, &target).await
@@ -362,15 +368,24 @@ impl Session {
         let generation = object.meta().generation.unwrap_or_default();
         let revision = artifact.revision.clone();
         let judged = Judged { generation, digest: digest.clone(), revision };
-        let (healthy, is_correction, contests) = {
+        let is_correction = self.is_applied(object, &judged);
+        let held = (!is_correction).then(|| Held::build(self, object, &judged));
+        self.dismiss_events(object, held.as_ref()).await;
+        let answers = match &held {
+            Some(held) => self.pass_before(object, held).await,
+            None => Ok(Vec::new()),
+        };
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(stopped) => return self.not_begun(object, &judged, stopped).await,
+        };
+        let (healthy, contests) = {
             let mut memory = self.memory();
             memory.settled = None;
             let healthy = memory.healthy.take();
             let healthy = healthy.filter(|(of, _)| of.is_same_build(&judged));
             let healthy = healthy.filter(|_| verify == Verify::Drifted).map(|(_, ids)| ids);
-            let is_correction = memory.applied.as_ref().is_some_and(|it| it.is_same_build(&judged))
-                || report::was_applied(object, &judged.revision, digest);
-            (healthy, is_correction, memory.contests.clone())
+            (healthy, memory.contests.clone())
         };
         let wishes = Wishes {
             verify,
@@ -387,14 +402,51 @@ impl Session {
             retry_at: self.in_future(timeouts.retry),
         };
         let (mut ended, done) = self.drive(object, wish.desired.clone(), wishes, target).await;
-        let about = About { judged: &judged, is_correction, secrets: &wish.secrets };
+        let answers = match held.filter(|_| ended.rest.is_settled()) {
+            Some(held) => match self.pass_after(object, &held, answers).await {
+                Ok(answers) => answers,
+                Err(Stopped { rest, answers }) => {
+                    ended.rest = rest;
+                    answers
+                }
+            },
+            None => answers,
+        };
+        if ended.rest.is_settled() && !answers.is_empty() {
+            // Once the status reports the end, nothing waits for its events.
+            self.context.hub.wake(&self.node, WakeReason::Waiting);
+        }
+        let about = About { judged: &judged, is_correction, secrets: &wish.secrets, answers };
         self.audit(object, &ended, done.audited, &about).await;
         self.remember_failure(object, &judged, &mut ended, (timeouts, verify));
+        self.remember(
+            object,
+            judged,
+            &ended.rest,
+            (wish, artifact),
+            done.healthy,
+            (timeouts, verify),
+        );
+        ended.came.digest = Some(digest.clone());
+        ended
+    }
+
+    /// Remembers what the next run may rely on.
+    fn remember(
+        &self,
+        object: &Kustomization,
+        judged: Judged,
+        rest: &Rest,
+        (wish, artifact): (&Arc<Wish>, &Artifact),
+        healthy: BTreeMap<ObjectId, u64>,
+        (timeouts, verify): (Timeouts, Verify),
+    ) {
+        let (generation, digest) = (judged.generation, judged.digest.clone());
         let mut memory = self.memory();
         let before = memory.waiting.take().filter(|it| it.generation == generation);
-        match &ended.rest {
+        match rest {
             Rest::Settled(..) => {
-                let (digest, trace) = (digest.clone(), wish.trace.clone());
+                let trace = wish.trace.clone();
                 let (is_remote, inputs) = (wish.is_remote, wish.inputs.clone());
                 let asks_others = wish.asks_others();
                 let settled =
@@ -402,7 +454,7 @@ impl Session {
                 (memory.settled, memory.applied) = (Some(settled), Some(judged));
             }
             rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
-                memory.healthy = Some((judged, done.healthy));
+                memory.healthy = Some((judged, healthy));
                 let (artifact, wish) = (artifact.digest.clone(), wish.clone());
                 let before = before.filter(|it| it.artifact == artifact).map(|it| it.observation);
                 let observation = Observation::again(before);
@@ -411,13 +463,31 @@ impl Session {
             Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied = Some(judged),
             Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
         }
-        if verify != Verify::Drifted && matches!(ended.rest, Rest::Settled(..) | Rest::Running(..))
-        {
+        if verify != Verify::Drifted && matches!(rest, Rest::Settled(..) | Rest::Running(..)) {
             memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
             memory.verified = Some(self.began);
         }
-        ended.came.digest = Some(digest.clone());
-        ended
+    }
+
+    /// Whether a build was applied to its end, so that what differs from it is drift.
+    fn is_applied(&self, object: &Kustomization, judged: &Judged) -> bool {
+        let memory = self.memory();
+        memory.applied.as_ref().is_some_and(|it| it.is_same_build(judged))
+            || report::was_applied(object, &judged.revision, &judged.digest)
+    }
+
+    /// An attempt that a lifecycle does not let begin.
+    async fn not_begun(
+        &self,
+        object: &Arc<Kustomization>,
+        judged: &Judged,
+        Stopped { rest, answers }: Stopped,
+    ) -> Ended {
+        let is_told = object.condition(READY).is_some_and(|it| it.message == rest.text());
+        if matches!(rest, Rest::Failed(..)) && !answers.is_empty() && !is_told {
+            self.audit_refused(object, judged, &rest, answers).await;
+        }
+        early(object, &judged.revision, rest)
     }
 
     async fn drive(

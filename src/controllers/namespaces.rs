@@ -1,11 +1,12 @@
-//! Namespaces in which only what is verified is applied: `windlass.dev/require-verified`.
+//! What is known of all Namespaces: in which of them only what is verified is applied (`windlass.dev/require-verified`), their
+//! labels, and which are being deleted.
 //!
-//! Here: which namespaces these are, by a watch of all. Elsewhere: what counts as verified (`catalog`), who asks (the
-//! appliers).
+//! Here: a watch of all. Elsewhere: what counts as verified (`catalog`), which lifecycles labels require (`lifecycle`), who
+//! asks (the appliers).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use objects::Gvk;
@@ -39,21 +40,55 @@ enum Known {
     Listed(BTreeSet<String>),
 }
 
+/// A Namespace, as far as others depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Facts {
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Whether it is being deleted, so that nothing can be created in it.
+    pub(crate) is_terminating: bool,
+}
+
+impl Facts {
+    fn of(namespace: &Sighted) -> Self {
+        let labels = namespace.metadata["labels"].as_object().into_iter().flatten();
+        let text = |(key, value): (&String, &serde_json::Value)| {
+            (key.clone(), value.as_str().unwrap_or_default().to_owned())
+        };
+        Self {
+            labels: labels.map(text).collect(),
+            is_terminating: !namespace.metadata["deletionTimestamp"].is_null(),
+        }
+    }
+}
+
 /// The policies of all Namespaces. They come from the Namespace objects, which tenants cannot write.
-pub(crate) struct Namespaces(watch::Sender<Known>);
+pub(crate) struct Namespaces {
+    known: watch::Sender<Known>,
+    facts: Mutex<BTreeMap<String, Facts>>,
+}
 
 impl Default for Namespaces {
     fn default() -> Self {
-        Self(watch::Sender::new(Known::Nothing))
+        Self { known: watch::Sender::new(Known::Nothing), facts: Mutex::default() }
     }
 }
 
 impl Namespaces {
     /// Returns once something is known.
     pub(crate) async fn known(&self) {
-        let mut known = self.0.subscribe();
+        let mut known = self.known.subscribe();
         // The sender is part of the value that is borrowed here, so it cannot be gone.
         drop(known.wait_for(|known| !matches!(known, Known::Nothing)).await);
+    }
+
+    /// What is known of a namespace; `None` if it was not seen.
+    pub(crate) fn facts(&self, namespace: &str) -> Option<Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned()
+    }
+
+    fn saw(&self, namespace: &Sighted) {
+        let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.insert(namespace.name.clone(), Facts::of(namespace));
     }
 
     /// Whether only what is verified may be applied by the objects of a namespace.
@@ -61,7 +96,7 @@ impl Namespaces {
     /// # Errors
     /// It is not known, and so nothing may be applied.
     pub(crate) fn is_verified_only(&self, namespace: &str) -> Result<bool, Rest> {
-        let why = match &*self.0.borrow() {
+        let why = match &*self.known.borrow() {
             Known::Listed(all) => return Ok(all.contains(namespace)),
             Known::Failed(why) => why.clone(),
             Known::Nothing => "they have not been listed yet".to_owned(),
@@ -101,10 +136,18 @@ fn is_marked(namespace: &Sighted) -> bool {
 impl Namespaces {
     /// Takes in what a watch says; gives those whose policy changed.
     fn take(&self, event: Seen<Sighted>, listing: &mut BTreeSet<String>) -> BTreeSet<String> {
-        let mut now = match &*self.0.borrow() {
+        let mut now = match &*self.known.borrow() {
             Known::Listed(all) => all.clone(),
             Known::Nothing | Known::Failed(_) => BTreeSet::new(),
         };
+        match &event {
+            Seen::Listed(namespace) | Seen::Applied(namespace) => self.saw(namespace),
+            Seen::Deleted(namespace) => {
+                let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+                facts.remove(&namespace.name);
+            }
+            Seen::Listing | Seen::ListEnded | Seen::Live | Seen::Interrupted => {}
+        }
         match event {
             Seen::Listing => {
                 listing.clear();
@@ -125,7 +168,7 @@ impl Namespaces {
             }
             Seen::Live | Seen::Interrupted => return BTreeSet::new(),
         }
-        let before = self.0.send_replace(Known::Listed(now.clone()));
+        let before = self.known.send_replace(Known::Listed(now.clone()));
         match before {
             Known::Listed(before) => before.symmetric_difference(&now).cloned().collect(),
             // Whoever asked before was told that nothing is known.
@@ -136,7 +179,7 @@ impl Namespaces {
 
     /// What was known goes on to hold; who knows nothing is told why.
     fn failed(&self, why: &str) -> BTreeSet<String> {
-        self.0.send_if_modified(|known| {
+        self.known.send_if_modified(|known| {
             let is_unknown = !matches!(known, Known::Listed(_));
             if is_unknown {
                 *known = Known::Failed(format!("listing namespaces failed: {why}"));
@@ -184,6 +227,25 @@ mod tests {
         take(Seen::Applied(namespace("free", None)));
         take(Seen::Deleted(namespace("strict", Some("true"))));
         assert!(!is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
+    }
+
+    #[test]
+    fn labels_and_the_end_of_a_namespace_are_known_from_the_moment_it_is_seen() {
+        let (namespaces, mut listing) = (Namespaces::default(), BTreeSet::new());
+        let seen = |more: &str| {
+            let object =
+                format!(r#"{{"metadata":{{"name":"a","labels":{{"env":"prod"}}{more}}}}}"#);
+            Sighted::read(object.as_bytes()).unwrap()
+        };
+        assert_eq!(namespaces.facts("a"), None);
+        namespaces.take(Seen::Listed(seen("")), &mut listing);
+        let facts = namespaces.facts("a").unwrap();
+        assert_eq!((facts.labels["env"].as_str(), facts.is_terminating), ("prod", false));
+        let ending = seen(r#","deletionTimestamp":"2026-01-02T03:04:05Z""#);
+        namespaces.take(Seen::Applied(ending), &mut listing);
+        assert!(namespaces.facts("a").unwrap().is_terminating);
+        namespaces.take(Seen::Deleted(seen("")), &mut listing);
+        assert_eq!(namespaces.facts("a"), None);
     }
 
     #[test]

@@ -33,6 +33,7 @@ use apply::ignore::Rules;
 use crds::ResourceInventory;
 use golang::value::Map;
 use helm::chart::Chart;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use objects::Masking;
 use reconcile::{Node, Rest};
 use release::operation::{Health, HookObject, Live};
@@ -102,6 +103,11 @@ pub(crate) trait Owner: Send + Sync + 'static {
         _: &Desired,
     ) -> impl Future<Output = Result<Option<String>, Rest>> + Send {
         std::future::ready(Ok(None))
+    }
+
+    /// By what objects in its namespace are deleted together with the owner.
+    fn reference(&self) -> Option<OwnerReference> {
+        None
     }
 
     /// Tells of an event that belongs to no status.

@@ -68,6 +68,11 @@ pub struct ReleaseAuditSpec {
     #[schemars(length(max = 64))]
     pub steps: Vec<AuditStep>,
 
+    /// The lifecycles that held it, and what they answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 48))]
+    pub lifecycles: Vec<AuditLifecycle>,
+
     /// How many steps and hooks are not listed.
     #[serde(default, skip_serializing_if = "absent::is_zero")]
     #[schemars(transform = schema::without_format)]
@@ -364,6 +369,66 @@ pub struct AuditStep {
     /// Whether it failed.
     #[serde(default, skip_serializing_if = "absent::is_false")]
     pub failed: bool,
+}
+
+/// The answer of a lifecycle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct AuditLifecycle {
+    /// The name of the Lifecycle.
+    #[schemars(length(max = 253))]
+    pub lifecycle: String,
+
+    /// The phase at which the operation waited.
+    #[schemars(length(max = 63))]
+    pub phase: String,
+
+    /// `Succeeded`, `Failed`, `TimedOut`, or `Released` by break-glass.
+    #[schemars(length(max = 63))]
+    pub outcome: String,
+
+    /// The user who answered, as the API server names it.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub answered_by: Option<String>,
+
+    /// More, for people.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub message: Option<String>,
+
+    /// The users who approved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub approvals: Vec<AuditApproval>,
+
+    /// When it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<Time>,
+
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Time>,
+}
+
+/// The approval of a user.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct AuditApproval {
+    /// The user, as the API server names it.
+    #[schemars(length(max = 253))]
+    pub user: String,
+
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+
+    /// Why.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub comment: Option<String>,
 }
 
 choice! {

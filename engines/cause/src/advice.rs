@@ -61,6 +61,7 @@ pub(crate) fn advice(
             ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)
         }
         Problem::Apply => (refused(subject), None),
+        Problem::Lifecycle => lifecycle(namespace),
         Problem::Test => ("correct what the test found, or the test".to_owned(), None),
         Problem::Image => (
             "correct the image, or the Secret that its registry requires (imagePullSecrets)"
@@ -115,6 +116,11 @@ fn missing(id: &ObjectId) -> (String, Option<String>) {
         _ => return (format!("{} was deleted: reconcile what applied it", id.subject()), None),
     };
     (text, command)
+}
+
+fn lifecycle(namespace: &str) -> (String, Option<String>) {
+    let text = "see what the lifecycle waits for; where users approve, use `windlass approve`";
+    (text.to_owned(), Some(format!("windlass get lifecycleevents -n {namespace}")))
 }
 
 fn deletion(id: &ObjectId) -> (String, Option<String>) {

@@ -147,6 +147,7 @@ fn of_run(reason: &str) -> Option<Problem> {
         | "CRDIncompatible"
         | "Contested" => Problem::Apply,
         "TestFailed" => Problem::Test,
+        "LifecyclePending" | "LifecycleFailed" | "LifecyclesUnknown" => Problem::Lifecycle,
         "HealthCheckFailed"
         | "HealthCheckCanceled"
         | "AwaitingCRDs"

@@ -60,6 +60,8 @@ pub enum Problem {
     Spec,
     /// The object refers to what it may not use.
     Access,
+    /// A lifecycle is awaited, or did not let an operation continue.
+    Lifecycle,
     /// The API server refuses an object, or a hook fails.
     Apply,
     /// A test of the release fails.

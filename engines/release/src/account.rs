@@ -19,7 +19,7 @@ use crate::settings::{Desired, DriftMode};
 use crate::snapshot::{
     self, DigestError, Snapshot, SnapshotAction, latest, test_hooks, truncate, truncate_to_newest,
 };
-use crate::status::{self, Event, Progress, Report, Said, Status};
+use crate::status::{self, Event, Progress, Refused, Report, Said, Status};
 
 /// What is said while an action is under way; the same until it ends.
 pub fn running_text(action: Action, timeout: Duration) -> String {
@@ -102,6 +102,23 @@ pub fn failed_early(desired: &Desired, status: &Status, action: Action, error: &
     (next.post_renderers_digest, next.common_metadata_digest) = before;
     let event = wished_event(desired, reason, text);
     Report { events: vec![event], is_early_failure: true, ..Report::of(next) }
+}
+
+/// An installation or upgrade failed because a lifecycle did not let it begin. Nothing was written, so there is nothing to
+/// undo, and it counts.
+pub fn held_back(desired: &Desired, status: &Status, refused: Refused) -> Report {
+    let action = refused.action;
+    let Report { mut status, events, .. } = failed_early(desired, status, action, &refused.error);
+    let counter = match action {
+        Action::Install => &mut status.install_failures,
+        _ => &mut status.upgrade_failures,
+    };
+    *counter = counter.saturating_add(1);
+    let reason = status::LIFECYCLE_FAILED;
+    status.released = status.released.map(|said| Said { reason, ..said });
+    let events = events.into_iter().map(|event| Event { reason, ..event }).collect();
+    let refused = Some(Box::new(refused));
+    Report { events, is_early_failure: true, refused, ..Report::of(status) }
 }
 
 fn failed_text(
@@ -188,7 +205,9 @@ pub fn ended(
     if error.is_some() && counts {
         next.failures = journal.failures;
     }
-    let ended = End { desired, known: &known, error: error.as_deref(), counts, journal };
+    let is_held_back = |failure| operation::is_held_back(failure, journal, record);
+    let held_back = journal.failure.as_ref().is_some_and(is_held_back);
+    let ended = End { desired, known: &known, error: error.as_deref(), counts, held_back, journal };
     let (reason, text) = match journal.action {
         Action::Install | Action::Upgrade => ended.release(&mut next),
         Action::Test => ended.test(&mut next),
@@ -267,6 +286,8 @@ struct End<'e> {
     known: &'e Snapshot,
     error: Option<&'e str>,
     counts: bool,
+    /// Whether it failed because of a lifecycle.
+    held_back: bool,
     journal: &'e Journal,
 }
 
@@ -304,6 +325,7 @@ impl End<'_> {
         let (name, version) = (&self.known.chart_name, &self.known.chart_version);
         let text = failed_text(desired, action, name, version, error);
         let reason = match is_install {
+            _ if self.held_back => status::LIFECYCLE_FAILED,
             true => status::INSTALL_FAILED,
             false => status::UPGRADE_FAILED,
         };
@@ -334,6 +356,9 @@ impl End<'_> {
             return (status::TEST_SUCCEEDED, text);
         };
         let error = error.trim();
+        if self.held_back {
+            return self.not_promoted(next, error);
+        }
         let text = format!("Helm test failed for release {release} with chart {chart}: {error}");
         next.tested = said(desired, Truth::False, status::TEST_FAILED, text.clone());
         let active = desired.active(next).filter(|it| !it.ignores_tests(&desired.test));
@@ -345,6 +370,23 @@ impl End<'_> {
             *counter = self.journal.attempt;
         }
         (status::TEST_FAILED, text)
+    }
+
+    /// A lifecycle did not let a release be promoted that was tested. That is a failure of the release, also where failures of
+    /// tests are ignored.
+    fn not_promoted(&self, next: &mut Status, error: &str) -> (Reason, String) {
+        let (desired, release) = (self.desired, self.known.full_name());
+        let chart = self.known.versioned_chart();
+        let text = format!("Promotion failed for release {release} with chart {chart}: {error}");
+        let reason = status::LIFECYCLE_FAILED;
+        (next.tested, next.released) = (None, said(desired, Truth::False, reason, text.clone()));
+        let is_upgrade = desired.active(next).is_some_and(|active| active.is_upgrade);
+        let counter = match is_upgrade {
+            true => &mut next.upgrade_failures,
+            false => &mut next.install_failures,
+        };
+        *counter = self.journal.attempt;
+        (reason, text)
     }
 
     fn rollback(
@@ -505,6 +547,10 @@ fn confirm_in_sync(desired: &Desired, next: &mut Status) {
         let told = match before.reason {
             status::INSTALL_FAILED => Some((status::INSTALL_SUCCEEDED, "install")),
             status::UPGRADE_FAILED => Some((status::UPGRADE_SUCCEEDED, "upgrade")),
+            status::LIFECYCLE_FAILED if active.is_some_and(|it| it.is_upgrade) => {
+                Some((status::UPGRADE_SUCCEEDED, "upgrade"))
+            }
+            status::LIFECYCLE_FAILED => Some((status::INSTALL_SUCCEEDED, "install")),
             _ => None,
         };
         if let Some((reason, what)) = told {

@@ -89,6 +89,8 @@ pub struct Audit {
     pub steps: Vec<Step>,
     /// How many of them are left out.
     pub omitted_steps: usize,
+    /// What lifecycles answered.
+    pub answers: Vec<lifecycle::Answer>,
     /// How it ended.
     pub outcome: Outcome,
     /// Why, where it did not succeed; in Helm's words.
@@ -127,6 +129,7 @@ pub fn of(revisions: &Revisions, record: &Arc<Record>, journal: &Journal, now: T
         to: to.map(made),
         steps,
         omitted_steps,
+        answers: journal.answers.clone(),
         outcome,
         error,
         started: journal.started,

@@ -9,6 +9,7 @@
 //!
 //! Here: the journal and its form. Elsewhere: the tasks, and what moves the place.
 
+use lifecycle::{Answer, Hold};
 use reconcile::Time;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -128,6 +129,9 @@ pub struct Plan {
     pub selected: Option<Vec<usize>>,
     /// How long each hook and each wait may take, in milliseconds.
     pub timeout_ms: u64,
+    /// The lifecycles that hold the operation at its phases, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<Hold>,
 }
 
 impl Default for Plan {
@@ -140,6 +144,7 @@ impl Default for Plan {
             propagation: Propagation::default(),
             selected: None,
             timeout_ms: 300_000,
+            holds: Vec::new(),
         }
     }
 }
@@ -252,6 +257,9 @@ pub struct Journal {
     /// Tasks that are over, but for hooks: of those the record tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<Passed>,
+    /// What lifecycles answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Answer>,
     /// Why it does not go on as it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -368,6 +376,7 @@ mod tests {
                 ended: Time::UNIX_EPOCH,
                 failed: true,
             }],
+            answers: Vec::new(),
             failure: Some(Failure { at: 2, hook_ended: true, text: "b".to_owned(), counts: true }),
             ended: Some(Time::UNIX_EPOCH),
             accounted: true,

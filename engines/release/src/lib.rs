@@ -48,7 +48,7 @@
 pub mod account;
 pub mod audit;
 pub mod decide;
-mod instant;
+pub mod hold;
 pub mod journal;
 pub mod operation;
 pub mod origin;
@@ -65,6 +65,8 @@ pub mod storage;
 pub mod target;
 #[cfg(test)]
 mod testing;
+
+use reconcile::instant;
 
 pub use journal::{Action, Journal};
 pub use origin::Origin;

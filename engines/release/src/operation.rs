@@ -1,9 +1,9 @@
 //! An operation on a release, task by task: what Helm's actions do, cut so that it can be taken up again anywhere.
 //!
 //! ```text
-//!   install, upgrade, rollback   hooks before ─ Apply ─ Await ─ hooks after ─ (Supersede) ─ Finish
-//!   test                         hooks ─ Finish
-//!   uninstall                    Mark ─ hooks before ─ Delete ─ AwaitGone ─ hooks after ─ Finish, or Purge
+//!   install, upgrade, rollback   (Hold) ─ hooks before ─ Apply ─ Await ─ hooks after ─ (Hold) ─ (Supersede) ─ Finish
+//!   test                         hooks ─ (Hold) ─ Finish
+//!   uninstall                    (Hold) ─ Mark ─ hooks before ─ Delete ─ AwaitGone ─ hooks after ─ (Hold) ─ Finish, or Purge
 //!   hooks of an event            (Clear) Start Run, one after the other; then Clear of those that succeeded
 //!   after a failure              Clear of the hooks that ask for it ─ Finish ─ (CleanUp)
 //! ```
@@ -23,9 +23,10 @@ mod place;
 mod tests;
 
 use helm::manifests::HookEvent;
+use lifecycle::Phase;
 use reconcile::Time;
 
-use crate::journal::{Action, Journal, Stretch, WaitFor};
+use crate::journal::{Action, Failure, Journal, Stretch, WaitFor};
 use crate::record::{Change, DeletePolicy, Record, Status};
 
 pub use next::{Health, HookObject, Live, Next, Outcome, Scope, next, scope};
@@ -52,6 +53,13 @@ pub enum Task {
     Run {
         /// Its place in the record.
         hook: usize,
+    },
+    /// A lifecycle is to let the operation continue.
+    Hold {
+        /// Its place in the plan.
+        hold: usize,
+        /// The phase.
+        phase: Phase,
     },
     /// The objects of the record are to be created or updated.
     Apply,
@@ -84,6 +92,7 @@ fn stretch(task: Task) -> Option<Stretch> {
         Task::Clear { .. }
         | Task::Start { .. }
         | Task::Run { .. }
+        | Task::Hold { .. }
         | Task::Mark
         | Task::Supersede
         | Task::Finish
@@ -144,10 +153,32 @@ fn event_tasks(event: HookEvent, journal: &Journal, record: &Record, tasks: &mut
     tasks.extend(done.map(|hook| Task::Clear { hook, policy }));
 }
 
+/// The phases before and after the tasks of an action, as far as they are tasks themselves: an installation or upgrade has
+/// passed the first one before it has a record.
+fn phases(action: Action) -> (Option<Phase>, Option<Phase>) {
+    match action {
+        Action::Install => (None, Some(Phase::PostInstall)),
+        Action::Upgrade => (None, Some(Phase::PostUpgrade)),
+        Action::Rollback => (Some(Phase::PreRollback), Some(Phase::PostRollback)),
+        Action::Uninstall => (Some(Phase::PreDelete), Some(Phase::PostDelete)),
+        Action::Test | Action::UninstallRemediation => (None, None),
+    }
+}
+
+/// The tasks of a phase: each lifecycle that holds there.
+fn hold_tasks(phase: Option<Phase>, journal: &Journal, tasks: &mut Vec<Task>) {
+    let Some(phase) = phase else { return };
+    let holds = journal.plan.holds.iter().enumerate();
+    let its = holds.filter(|(_, hold)| hold.phases.contains(&phase));
+    tasks.extend(its.map(|(hold, _)| Task::Hold { hold, phase }));
+}
+
 /// What an operation does while nothing fails, in order.
 pub fn tasks(journal: &Journal, record: &Record) -> Vec<Task> {
     let (before, after) = events(journal.action);
+    let (held_before, held_after) = phases(journal.action);
     let mut tasks = Vec::new();
+    hold_tasks(held_before, journal, &mut tasks);
     if journal.action.is_removal() {
         tasks.push(Task::Mark);
     }
@@ -170,6 +201,8 @@ pub fn tasks(journal: &Journal, record: &Record) -> Vec<Task> {
     if let Some(after) = after {
         event_tasks(after, journal, record, &mut tasks);
     }
+    hold_tasks(held_after, journal, &mut tasks);
+    hold_tasks(Some(Phase::Promote), journal, &mut tasks);
     match journal.action {
         Action::Upgrade | Action::Rollback => tasks.extend([Task::Supersede, Task::Finish]),
         Action::Install | Action::Test => tasks.push(Task::Finish),
@@ -280,6 +313,12 @@ fn finish(journal: &Journal, record: &Record) -> Option<Change> {
         }
     };
     Some(Change::Status { status, description: description.map(str::to_owned), deleted: None })
+}
+
+/// Whether an operation failed because of a lifecycle.
+pub(crate) fn is_held_back(failure: &Failure, journal: &Journal, record: &Record) -> bool {
+    let task = tasks(journal, record).get(failure.at).copied();
+    failure.counts && matches!(task, Some(Task::Hold { .. }))
 }
 
 /// The error of an operation that has come to its end, in Helm's words; `None` where it went well.

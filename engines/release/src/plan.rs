@@ -10,10 +10,12 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use lifecycle::{Dismissed, dismissed};
 use reconcile::{Kind, Rest, Status as Truth, Time, Verdict, Wake, reason};
 
 use crate::account;
 use crate::decide::{Decision, Drift, State, StateError, decide, state};
+use crate::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
 use crate::journal::{Action, Journal};
 use crate::operation::{self, Live, Next, Outcome, Removal, Task, Write};
 use crate::phase::Phase;
@@ -183,6 +185,9 @@ impl Run<'_> {
         let is_readable = revisions.unreadable_last().is_none();
         if let Some((revision, journal)) = own(self.desired, revisions).filter(|_| is_readable) {
             if journal.is_open() {
+                if let Some(verdict) = self.dismissal(Some(journal)) {
+                    return Ok(verdict);
+                }
                 return Ok(self.under_way(&revision.record, journal)?);
             }
             if !account::is_told(&self.observed.status, &revision.record, journal) {
@@ -221,6 +226,30 @@ impl Run<'_> {
         self.decided(status)
     }
 
+    /// Events of lifecycles that nothing waits for any more, beside an open operation or none.
+    fn dismissal(&self, open: Option<&Journal>) -> Option<Verdict<Step>> {
+        let operation = open.map(|journal| journal.id.as_str());
+        let answers = open.map_or(&[][..], |journal| journal.answers.as_slice());
+        self.dismiss(dismissed(&self.observed.live.events, operation, answers))
+    }
+
+    fn dismiss(&self, over: Vec<Dismissed>) -> Option<Verdict<Step>> {
+        (!over.is_empty()).then(|| Verdict::Act(vec![Step::Dismiss(over)]))
+    }
+
+    /// Where a run rests that waits for a lifecycle.
+    fn awaiting(&self, text: String, until: Option<Time>) -> Rest {
+        let wake = Wake::at(until.unwrap_or_else(|| self.later(self.desired.interval)));
+        Rest::Running(LIFECYCLE_PENDING, text, wake)
+    }
+
+    /// Where a run rests that must not begin an action, since it is not known which lifecycles hold it.
+    fn unless_known(&self, action: Action) -> Option<Verdict<Step>> {
+        let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
+        let wake = Wake::at(self.later(self.desired.retry));
+        Some(Verdict::Rest(Rest::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
+    }
+
     /// Where a run rests whose next phase is held by a gate.
     fn held(&self, phase: Phase) -> Option<Verdict<Step>> {
         let held = self.desired.gates.hold(phase, self.observed.now)?;
@@ -254,6 +283,12 @@ impl Run<'_> {
             let write = Write { version, changes, others, journal };
             return Ok(Verdict::Act(vec![Step::Write(Box::new(write))]));
         }
+        let is_held = matches!(operation::present(journal, record), Some(Task::Hold { .. }));
+        if is_held && self.desired.suspended && !self.desired.deleted {
+            let text = "reconciliation is suspended".to_owned();
+            let wake = Wake::at(self.later(self.desired.interval));
+            return Ok(Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake)));
+        }
         let stop = self.stop(journal);
         let stop = stop.as_deref();
         let next = operation::next(journal, record, revisions, live, outcome.as_ref(), stop, *now);
@@ -273,6 +308,16 @@ impl Run<'_> {
                     _ => Rest::Running(reason::PROGRESSING, text, wake),
                 };
                 Verdict::Rest(rest)
+            }
+            Next::Held(text, until) => {
+                Verdict::Rest(match (status.summary(self.desired), self.awaiting(text, until)) {
+                    (Some(said), Rest::Running(_, text, wake))
+                        if journal.action.is_remediation() =>
+                    {
+                        Rest::Failed(said.reason, format!("{}; {text}", said.text), wake)
+                    }
+                    (_, rest) => rest,
+                })
             }
             Next::Blind => {
                 let text = format!("not observed: {}", record.full_name());
@@ -319,6 +364,9 @@ impl Run<'_> {
 
     /// The release that the status knows is to be gone: with the HelmRelease, or because another one takes its place.
     fn removal(&self, changed: Option<TargetChange>) -> Verdict<Step> {
+        if let Some(verdict) = self.dismissal(None) {
+            return verdict;
+        }
         let Observed { status, revisions, ran, .. } = self.observed;
         let known = latest(&status.history);
         let is_known = !status.storage_namespace.is_empty() && known.is_some();
@@ -340,7 +388,9 @@ impl Run<'_> {
                 let text = said.map_or_else(String::new, |said| said.text);
                 return self.failed(status::UNINSTALL_FAILED, text);
             }
-            return self.begin_on(Action::Uninstall, &last.record, status);
+            let unknown = self.unless_known(Action::Uninstall);
+            return unknown
+                .unwrap_or_else(|| self.begin_on(Action::Uninstall, &last.record, status));
         }
         match changed {
             Some(_) => Verdict::Act(vec![self.tell(Report::of(account::forgotten(status)))]),
@@ -391,6 +441,14 @@ impl Run<'_> {
             true => Decision::Begin(Action::Upgrade, None),
             false => decide(&state, desired, status, revisions, forced)?,
         };
+        let next = match &decision {
+            Decision::Begin(action, _) => self.held_operation(*action, status),
+            _ => None,
+        };
+        let over = dismissed(&self.observed.live.events, next.as_deref(), &[]);
+        if let Some(verdict) = self.dismiss(over) {
+            return Ok(verdict);
+        }
         if let Some(held) = Phase::of(&decision, desired).and_then(|phase| self.held(phase)) {
             return Ok(held);
         }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::hold::Lifecycles;
 use crate::journal::{Action, Journal, Plan, Propagation, WaitFor};
 use crate::origin::Origin;
 use crate::phase::Gates;
@@ -32,6 +33,8 @@ pub struct Desired {
     pub suspended: bool,
     /// What may hold it.
     pub gates: Gates,
+    /// The lifecycles that hold it at its phases.
+    pub lifecycles: Lifecycles,
     /// The chart's name.
     pub chart_name: String,
     /// The chart's version, with the digest of its artifact where that belongs to it.
@@ -287,7 +290,14 @@ impl Desired {
     /// What is decided about an action when it begins.
     pub fn plan(&self, action: Action) -> Plan {
         let ms = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let plan = Plan { timeout_ms: ms(self.timeout_of(action)), ..Plan::default() };
+        // Tests are the last action before a release is ready, where they are on.
+        let promotes = match action {
+            Action::Install | Action::Upgrade => !self.test.enable,
+            Action::Test => self.test.enable,
+            _ => false,
+        };
+        let holds = self.lifecycles.of(action, promotes);
+        let plan = Plan { timeout_ms: ms(self.timeout_of(action)), holds, ..Plan::default() };
         match action {
             Action::Install => {
                 Plan { hooks: !self.install.disable_hooks, wait: self.install.wait, ..plan }

@@ -47,6 +47,8 @@ reasons! {
     TEST_FAILED = "TestFailed";
     /// Its tests are still to be run.
     AWAITING_TESTS = "AwaitingTests";
+    /// A lifecycle did not let it continue.
+    LIFECYCLE_FAILED = "LifecycleFailed";
     /// It was rolled back.
     ROLLBACK_SUCCEEDED = "RollbackSucceeded";
     /// It could not be rolled back.
@@ -198,6 +200,25 @@ pub struct Report {
     pub is_early_failure: bool,
     /// The operation of whose end it tells.
     pub ended: Option<Action>,
+    /// The operation that a lifecycle did not let begin.
+    pub refused: Option<Box<Refused>>,
+}
+
+/// An installation or upgrade that a lifecycle did not let begin, so that it has no journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Its name.
+    pub operation: String,
+    /// What was to be done.
+    pub action: Action,
+    /// The revision that is there.
+    pub from: Option<lifecycle::Revision>,
+    /// The revision that was to be.
+    pub to: lifecycle::Revision,
+    /// What lifecycles answered.
+    pub answers: Vec<lifecycle::Answer>,
+    /// Why it failed.
+    pub error: String,
 }
 
 /// What is under way.
@@ -212,6 +233,13 @@ pub struct Progress {
 impl Report {
     /// Only a status.
     pub fn of(status: Status) -> Self {
-        Self { status, progress: None, events: Vec::new(), is_early_failure: false, ended: None }
+        Self {
+            status,
+            progress: None,
+            events: Vec::new(),
+            is_early_failure: false,
+            ended: None,
+            refused: None,
+        }
     }
 }

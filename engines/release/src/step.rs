@@ -5,6 +5,8 @@
 //!
 //! Elsewhere: when a step is due ([`crate::plan`]).
 
+use lifecycle::{Ask, Dismissed};
+
 use crate::journal::{Action, Propagation};
 use crate::operation::Write;
 use crate::record::DeletePolicy;
@@ -37,6 +39,10 @@ pub enum Step {
     },
     /// Writes records and the journal that stands beside one.
     Write(Box<Write>),
+    /// Creates the event of a lifecycle; one of its name that is there already is left as it is.
+    Ask(Box<Ask>),
+    /// Cancels events of lifecycles that are still open, and deletes them; not there is well, too.
+    Dismiss(Vec<Dismissed>),
     /// Deletes the object of a hook; nothing there is well, too.
     DeleteHook {
         /// The revision whose hook it is.

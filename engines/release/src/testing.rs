@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm::chart::Metadata;
+use lifecycle::{Event, State};
 use reconcile::{Kind as _, Rest, Time, Verdict};
 
 use crate::decide::Drift;
@@ -32,6 +33,7 @@ pub(crate) fn desired(version: &str, values: &str) -> Desired {
         deleted: false,
         suspended: false,
         gates: Gates::default(),
+        lifecycles: crate::hold::Lifecycles::default(),
         chart_name: "c".to_owned(),
         chart_version: version.to_owned(),
         app_version: String::new(),
@@ -130,6 +132,10 @@ pub(crate) struct World {
     /// Operations with the hooks that they ever began.
     begun: BTreeSet<(String, String)>,
     uids: usize,
+    /// Events of lifecycles.
+    pub(crate) asked: Vec<Event>,
+    /// The names of all events that there ever were.
+    names: BTreeSet<String>,
     /// What is applied: revision and chart.
     pub(crate) applied: Option<(i64, String)>,
     /// How many steps are done before the program ends; and whether the last of them is done or lost.
@@ -163,6 +169,8 @@ impl World {
             watched: None,
             begun: BTreeSet::new(),
             uids: 0,
+            asked: Vec::new(),
+            names: BTreeSet::new(),
             applied: None,
             crash: None,
             steps: 0,
@@ -171,6 +179,13 @@ impl World {
 
     pub(crate) fn fails(&mut self, fault: &str) {
         self.faults.insert(fault.to_owned());
+    }
+
+    /// Answers every event that is open.
+    pub(crate) fn answer(&mut self, state: State) {
+        for event in self.asked.iter_mut().filter(|it| it.state.is_open()) {
+            event.state = state;
+        }
     }
 
     pub(crate) fn revisions(&self) -> Revisions {
@@ -254,6 +269,7 @@ impl World {
                 }
             }
         }
+        (live.events, live.glass) = (self.asked.clone(), self.desired.lifecycles.glass);
         Observed {
             now: self.now,
             status: self.status.clone(),
@@ -364,6 +380,8 @@ impl World {
             Step::Prepare { action, version, .. } => {
                 (format!("prepare {} v{version}", action.as_str()), Some("prepare".to_owned()))
             }
+            Step::Ask(ask) => (self.ask(ask), None),
+            Step::Dismiss(over) => (self.dismiss(over), None),
             Step::Open { prune, write } => {
                 prune.iter().for_each(|version| drop(self.records.remove(version)));
                 self.open(write);
@@ -426,6 +444,32 @@ impl World {
                 (format!("correct {digest} of v{version}"), Some("correct".to_owned()))
             }
         }
+    }
+
+    fn ask(&mut self, ask: &lifecycle::Ask) -> String {
+        assert!(self.names.insert(ask.name.clone()), "asked twice: {ask:?}");
+        self.uids += 1;
+        self.asked.push(Event {
+            name: ask.name.clone(),
+            uid: format!("uid{}", self.uids),
+            lifecycle: ask.hold.lifecycle.clone(),
+            phase: Some(ask.phase),
+            operation: ask.operation.clone(),
+            state: State::Pending,
+            answered_by: String::new(),
+            message: String::new(),
+            created: Some(self.now),
+            deadline: Some(ask.deadline),
+            approvals: Vec::new(),
+        });
+        format!("ask {} at {}", ask.hold.lifecycle, ask.phase.as_str())
+    }
+
+    fn dismiss(&mut self, over: &[lifecycle::Dismissed]) -> String {
+        let is_over = |event: &Event| over.iter().any(|it| it.uid == event.uid);
+        self.asked.retain(|event| !is_over(event));
+        let open = over.iter().filter(|it| it.is_open).count();
+        format!("dismiss {} events, {open} of them open", over.len())
     }
 
     fn open(&mut self, write: &Write) {

@@ -53,12 +53,25 @@ fn the_largest_audit_fits() {
         AuditStep { name: "pre-install".to_owned(), hook: Some(long("h")), ..AuditStep::default() };
     let state =
         AuditState { chart: Some(long("\n")), revision: Some(long("r")), ..AuditState::default() };
+    let approval = lifecycle::Approval { user: long("u"), at: None, comment: long("c") };
+    let answered = lifecycle::Answer {
+        lifecycle: "a".to_owned(),
+        phase: lifecycle::Phase::PostUpgrade,
+        outcome: lifecycle::Outcome::Succeeded,
+        event: String::new(),
+        answered_by: long("b"),
+        message: long("m"),
+        approvals: vec![approval; 16],
+        asked: Time::UNIX_EPOCH,
+        ended: Time::UNIX_EPOCH,
+    };
     let spec = fitted(ReleaseAuditSpec {
         causes: vec![cause; 64],
         from: Some(state.clone()),
         to: Some(state),
         changes: listed(changes.collect(), false, &Masking::default()),
         steps: vec![step; 64],
+        lifecycles: vec![answer(answered); 48],
         message: Some(long("m")),
         ..ReleaseAuditSpec::default()
     });

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crds::ResourceInventory;
 use crds::helm::{HelmRelease, HelmReleaseStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
 use reconcile::{Node, Rest, Wake};
 use release::status::{self as words, Event as ReleaseEvent, Report, Status};
@@ -155,6 +156,10 @@ impl Owner for ReleaseOwner {
             node.namespaced_name()
         );
         Some((Some(node), text))
+    }
+
+    fn reference(&self) -> Option<OwnerReference> {
+        self.object().owner_ref(&())
     }
 
     fn announce(&self, event: Event) {

@@ -13,6 +13,7 @@ use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
 use reconcile::{Rest, Time, WindowState, reason};
+use release::Desired;
 use release::phase::Gates;
 use release::plan::is_under_way;
 use release::snapshot::latest;
@@ -26,7 +27,7 @@ use crate::controllers::releaser::Wish;
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::storage::Storage;
 use crate::controllers::target::Target;
-use crate::controllers::window;
+use crate::controllers::{lifecycle, window};
 
 impl Session {
     /// What a run would do if no window stood in its way.
@@ -130,8 +131,10 @@ impl Session {
         let parts = released_parts(&status::read(object), is_suspended);
         let settings = &self.context.settings;
         let options = ActionOptions::of(&object.spec, settings);
+        let desired = wish::desired(object, parts, timeouts, is_suspended, settings);
+        let lifecycles = lifecycle::holding(&self.context, &**object);
         Arc::new(Wish {
-            desired: wish::desired(object, parts, timeouts, is_suspended, settings),
+            desired: Desired { lifecycles, ..desired },
             options,
             values: Map::default(),
             chart: None,

@@ -14,6 +14,7 @@ use crds::helm::{
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, SHORTEST_INTERVAL};
 use release::Desired;
+use release::hold::Lifecycles;
 use release::journal::{Propagation, WaitFor};
 use release::phase::Gates;
 use release::settings::{
@@ -173,6 +174,7 @@ pub(in crate::controllers) fn desired(
         deleted: object.metadata.deletion_timestamp.is_some(),
         suspended,
         gates: Gates::default(),
+        lifecycles: Lifecycles::default(),
         chart_name: parts.chart_name,
         chart_version: parts.chart_version,
         app_version: parts.app_version,

@@ -11,6 +11,7 @@ use crds::ResourceInventory;
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use helmfile::When;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Node, Rest, Wake};
@@ -361,6 +362,10 @@ impl<K: Model> Owner for ReleaseOwner<K> {
                 None
             }
         })
+    }
+
+    fn reference(&self) -> Option<OwnerReference> {
+        self.book.object().owner_ref(&())
     }
 
     fn announce(&self, event: Event) {

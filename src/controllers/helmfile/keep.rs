@@ -12,6 +12,7 @@ use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use helmfile::When;
+use kube::core::ResourceExt as _;
 use reconcile::{Node, Rest, Time, Wake, WindowState};
 use release::phase::Gates;
 use release::{Desired, Origin};
@@ -30,7 +31,7 @@ use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::postrender::PostRenderers;
 use crate::controllers::releaser::{Wish, drive};
 use crate::controllers::target::{APPLYING_AT_ONCE, Target};
-use crate::controllers::{helm_release, marks, window};
+use crate::controllers::{helm_release, lifecycle, marks, window};
 use objects::Masking;
 
 /// How many releases of one Helmfile are operated on at a time in a cluster, which no other waits for: what is applied at the
@@ -316,6 +317,13 @@ impl<K: Model> Session<K> {
                 && !marks::is_asked(&**run.object)
                 && !run.woken.contains(&node)
         });
+        let uid = run.object.uid().unwrap_or_default();
+        let release = (key.name.as_str(), key.namespace.as_str(), key.context.as_str());
+        let namespace = &self.node.namespace;
+        // What lifecycles answer is no change of the objects that are awaited.
+        let is_asking =
+            !lifecycle::events_of(&self.context, namespace, &uid, Some(release)).is_empty();
+        let as_before = as_before.filter(|_| !is_asking);
         if let Some(outcome) =
             as_before.and_then(|last| self.unchanged(&last, (target, &node), run))
         {
@@ -446,6 +454,7 @@ impl<K: Model> Session<K> {
         let wish = Wish {
             desired: Desired {
                 gates: self.gates(run.object),
+                lifecycles: lifecycle::holding(&self.context, &**run.object),
                 origin,
                 kube_context: key.context.clone(),
                 ..desired

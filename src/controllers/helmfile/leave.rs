@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::helmfile::{ReleaseRow, ReleaseState};
+use kube::core::ResourceExt as _;
 use objects::Gvk;
 use reconcile::{Rest, Wake};
 use release::storage::secret_name;
@@ -18,6 +19,7 @@ use super::plan::{Key, Planned};
 use super::report::{self, is_under_way};
 use super::{Session, finalize, request};
 use crate::cluster::ClusterError;
+use crate::controllers::lifecycle;
 use crate::controllers::target::Target;
 
 impl<K: Model> Session<K> {
@@ -65,6 +67,10 @@ impl<K: Model> Session<K> {
                 Ok(elsewhere) => {
                     run.book.remove(&key);
                     self.forget(&key);
+                    let uid = run.object.uid().unwrap_or_default();
+                    let release = (&*key.name, &*key.namespace, &*key.context);
+                    lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release)
+                        .await;
                     let event = finalize::given_up(&key, elsewhere.as_ref(), target.is_some());
                     run.book.tell(event);
                 }

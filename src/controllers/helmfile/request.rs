@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use super::model::Model;
 use super::plan::{Key, PlannedRelease};
 use super::wish::Timeouts;
-use crate::controllers::helm_release::{status, wish};
+use crate::controllers::helm_release::{RESET_AT, status, wish};
 use crate::controllers::kind::REQUESTED_AT;
 
 /// How operations on a release are done that is no longer in the helmfile.
@@ -133,6 +133,12 @@ pub(super) fn as_helm_release<K: Model>(
         annotations.insert(REQUESTED_AT.to_owned(), requested.clone());
     }
     let mut status = known.map(|row| row.status.clone()).unwrap_or_default();
+    // A request repeats what has failed. The operation that it begins may be held for longer than one run, and remains the same.
+    let has_failed = status.install_failures > 0 || status.upgrade_failures > 0;
+    let asked = helmfile.annotations().get(REQUESTED_AT).filter(|_| has_failed);
+    if let Some(reset) = asked.cloned().or_else(|| status.last_handled_reset_at.clone()) {
+        meta.annotations.get_or_insert_default().insert(RESET_AT.to_owned(), reset);
+    }
     // What was asked of the whole was asked of each.
     status.last_handled_reconcile_at = helmfile.last_handled_reconcile_at().map(str::to_owned);
     release.status = Some(status);

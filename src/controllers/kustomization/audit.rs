@@ -16,6 +16,7 @@ use crds::release::{
     ReleaseAuditSpec,
 };
 use kube::core::{Resource as _, ResourceExt as _};
+use lifecycle::Answer;
 use objects::Masking;
 use reconcile::{Condition, READY, Rest, Status, Time};
 
@@ -47,6 +48,8 @@ struct Attempt {
     changes: Vec<Change>,
     /// What its build had from Secrets.
     secrets: Masking,
+    /// What lifecycles answered.
+    answers: Vec<Answer>,
     /// Whether another process may have begun it.
     may_be_taken_over: bool,
     /// Whether the status says so.
@@ -68,6 +71,8 @@ pub(super) struct About<'a> {
     pub(super) judged: &'a Judged,
     pub(super) is_correction: bool,
     pub(super) secrets: &'a Masking,
+    /// What lifecycles answered.
+    pub(super) answers: Vec<Answer>,
 }
 
 /// What names an attempt: it stays the same until the status reports its end, also in another process.
@@ -181,7 +186,7 @@ impl Attempts {
         object: &Kustomization,
         judged: Option<&Judged>,
         (changes, rest, began): (Vec<Change>, &Rest, Time),
-        secrets: &Masking,
+        (secrets, answers): (&Masking, Vec<Answer>),
     ) -> Option<Attempt> {
         let same = self.open.take().filter(|open| open.of.as_ref() == judged);
         let revision = judged.map_or("", |it| it.revision.as_str());
@@ -198,6 +203,7 @@ impl Attempts {
             began,
             changes: Vec::new(),
             secrets: Masking::default(),
+            answers: Vec::new(),
             may_be_taken_over: !self.has_any && applied_revision(object) != Some(revision),
             is_taken_over: !self.has_any && is_under_way(object, revision),
         };
@@ -205,13 +211,15 @@ impl Attempts {
         self.has_any = true;
         attempt.changes.extend(changes);
         attempt.secrets = secrets.clone();
+        attempt.answers = answers;
         if matches!(rest, Rest::Running(..)) {
             self.open = Some(attempt);
             return None;
         }
         // What went wrong before anything was changed is tried again, and is no operation.
         let is_settled = rest.is_settled();
-        let is_told = !attempt.changes.is_empty() || is_settled && attempt.may_be_taken_over;
+        let is_told = !attempt.changes.is_empty()
+            || is_settled && (attempt.may_be_taken_over || !attempt.answers.is_empty());
         attempt.is_taken_over |= attempt.changes.is_empty();
         is_told.then_some(attempt)
     }
@@ -237,7 +245,8 @@ impl Session {
             return self.audit_correction(object, ended, changes, about).await;
         }
         let came = (changes, &ended.rest, self.began);
-        let attempt = self.memory().attempts.take(object, Some(about.judged), came, about.secrets);
+        let more = (about.secrets, about.answers.clone());
+        let attempt = self.memory().attempts.take(object, Some(about.judged), came, more);
         if let Some(attempt) = attempt {
             self.write_attempt(object, attempt, told(&ended.rest)).await;
         }
@@ -273,14 +282,42 @@ impl Session {
         object: &Kustomization,
         ended: &Ended,
         changes: Vec<Change>,
+        answers: Vec<Answer>,
     ) {
         if !self.context.settings.release_audits {
             return;
         }
         let came = (changes, &ended.rest, self.began);
-        let attempt = self.memory().attempts.take(object, None, came, &Masking::default());
+        let more = (&Masking::default(), answers);
+        let attempt = self.memory().attempts.take(object, None, came, more);
         if let Some(attempt) = attempt {
             self.write_attempt(object, attempt, told(&ended.rest)).await;
+        }
+    }
+
+    /// Writes the audit of an attempt that a lifecycle did not let begin.
+    pub(super) async fn audit_refused(
+        &self,
+        object: &Kustomization,
+        judged: &Judged,
+        rest: &Rest,
+        answers: Vec<Answer>,
+    ) {
+        let asked: Vec<&str> = answers.iter().map(|it| it.event.as_str()).collect();
+        let attempt = Attempt {
+            key: format!("{} refused {}", key(object, Some(judged)), asked.join(" ")),
+            of: Some(judged.clone()),
+            causes: causes(object, &judged.revision),
+            from: applied(object),
+            began: answers.iter().map(|it| it.asked).min().unwrap_or(self.began),
+            changes: Vec::new(),
+            secrets: Masking::default(),
+            answers,
+            may_be_taken_over: false,
+            is_taken_over: false,
+        };
+        if self.context.settings.release_audits {
+            self.write_attempt(object, attempt, told(rest)).await;
         }
     }
 
@@ -292,7 +329,8 @@ impl Session {
     ) {
         let now = jiff::Timestamp::now();
         let key = attempt.key(outcome);
-        let Attempt { of, causes, from, began, changes, secrets, is_taken_over, .. } = attempt;
+        let Attempt { of, causes, from, began, changes, secrets, answers, is_taken_over, .. } =
+            attempt;
         let partial = is_taken_over || outcome != AuditOutcome::Succeeded;
         let mut subject = subject(object);
         let (operation, to) = match of {
@@ -314,6 +352,7 @@ impl Session {
             from,
             to,
             changes: listed(changes, partial, &secrets),
+            lifecycles: answers.into_iter().map(audit::answer).collect(),
             outcome,
             message,
             started: when(began),
@@ -419,7 +458,7 @@ mod tests {
         let mut attempts = Attempts::default();
         let mut run = |changes: Vec<Change>, rest: Rest| {
             let came = (changes, &rest, Time::UNIX_EPOCH);
-            let ended = attempts.take(&object, Some(&to), came, &Masking::default());
+            let ended = attempts.take(&object, Some(&to), came, (&Masking::default(), Vec::new()));
             ended.map(|it| (it.changes.len(), it.is_taken_over, it.key))
         };
         assert!(run(vec![change("a")], waits()).is_none());
@@ -437,7 +476,9 @@ mod tests {
         let mut attempts = Attempts::default();
         let waiting = |attempts: &mut Attempts, of: &Judged, changes: Vec<Change>| {
             let came = (changes, &waits(), Time::UNIX_EPOCH);
-            assert!(attempts.take(&object, Some(of), came, &Masking::default()).is_none());
+            assert!(
+                attempts.take(&object, Some(of), came, (&Masking::default(), Vec::new())).is_none()
+            );
         };
         assert!(attempts.stop(|_| false).is_none(), "nothing is open");
         waiting(&mut attempts, &first, vec![change("a"), change("b")]);
@@ -460,11 +501,13 @@ mod tests {
         let (object, to) = (object("Unknown", "main@sha1:2"), judged("main@sha1:2"));
         let mut attempts = Attempts::default();
         let came = (Vec::new(), &waits(), Time::UNIX_EPOCH);
-        assert!(attempts.take(&object, Some(&to), came, &Masking::default()).is_none());
+        assert!(
+            attempts.take(&object, Some(&to), came, (&Masking::default(), Vec::new())).is_none()
+        );
         assert!(attempts.stop(|_| false).is_some_and(|it| it.is_taken_over));
         // A removal goes on until it is done.
         let came = (vec![change("a")], &waits(), Time::UNIX_EPOCH);
-        assert!(attempts.take(&object, None, came, &Masking::default()).is_none());
+        assert!(attempts.take(&object, None, came, (&Masking::default(), Vec::new())).is_none());
         assert!(attempts.stop(|_| false).is_none() && attempts.has_open());
     }
 
@@ -473,7 +516,7 @@ mod tests {
         let to = judged("main@sha1:2");
         let run = |attempts: &mut Attempts, object: &Kustomization, changes: Vec<Change>| {
             let came = (changes, &settled(), Time::UNIX_EPOCH);
-            let ended = attempts.take(object, Some(&to), came, &Masking::default());
+            let ended = attempts.take(object, Some(&to), came, (&Masking::default(), Vec::new()));
             ended.map(|it| it.is_taken_over)
         };
         let (told, untold) = (object("Unknown", "main@sha1:2"), object("True", "main@sha1:1"));
@@ -483,7 +526,8 @@ mod tests {
         assert_eq!(run(&mut Attempts::default(), &untold, Vec::new()), Some(true));
         assert_eq!(run(&mut Attempts::default(), &untold, vec![change("all")]), Some(false));
         let removed = (Vec::new(), &settled(), Time::UNIX_EPOCH);
-        let removed = Attempts::default().take(&untold, None, removed, &Masking::default());
+        let removed =
+            Attempts::default().take(&untold, None, removed, (&Masking::default(), Vec::new()));
         assert!(removed.unwrap().is_taken_over);
     }
 

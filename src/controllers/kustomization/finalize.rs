@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::kustomize::Kustomization;
+use lifecycle::Answer;
 use objects::Masking;
 use reconcile::{Rest, reason};
 
+use super::held::{Held, Stopped};
 use super::wish::{self, Timeouts};
 use super::world::{Verify, Wishes};
 use super::{Ended, Session, report};
@@ -33,12 +35,24 @@ impl Session {
         // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
         // delete them from, so it goes even when that cannot be reached.
         let stays = !prune || hold::is_suspended(&**object, self.began);
+        let held = Held::removal(self, object);
+        self.dismiss_events(object, Some(&held)).await;
         if stays || has_nothing {
             if !stays && inventory.is_some() {
                 let gone = Rest::Settled(reason::SUCCEEDED, String::new());
-                self.audit_removal(object, &Ended::early(object, gone), Vec::new()).await;
+                let mut ended = Ended::early(object, gone);
+                let answers = self.removed(object, &held, &mut ended).await;
+                self.audit_removal(object, &ended, Vec::new(), answers).await;
+                if !ended.rest.is_settled() {
+                    return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
+                }
             }
+            self.dismiss_events(object, None).await;
             return Ok(Leaving::Done(object.clone()));
+        }
+        if let Err(Stopped { rest, .. }) = self.pass_before(object, &held).await {
+            let ended = Ended::early(object, rest);
+            return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
         }
         let wishes = Wishes {
             verify: Verify::Drifted,
@@ -63,15 +77,39 @@ impl Session {
             }
         };
         let nothing = Arc::new(wish::finalize(object, timeouts));
-        let (ended, done) = self.drive(object, nothing, wishes, &target).await;
-        self.audit_removal(object, &ended, done.audited).await;
+        let (mut ended, done) = self.drive(object, nothing, wishes, &target).await;
+        let answers = match ended.rest.is_settled() {
+            true => self.removed(object, &held, &mut ended).await,
+            false => Vec::new(),
+        };
+        self.audit_removal(object, &ended, done.audited, answers).await;
         if !ended.rest.is_settled() {
             return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
         }
+        self.dismiss_events(object, None).await;
         for event in report::finalized(&ended.object, &ended.came.changes) {
             self.context.events.announce(&*ended.object, Kustomization::CONTROLLER, event);
         }
         Ok(Leaving::Done(ended.object))
+    }
+}
+
+impl Session {
+    /// Everything is gone that was applied: what lifecycles answer to that, which the removal waits for.
+    async fn removed(&self, object: &Kustomization, held: &Held, ended: &mut Ended) -> Vec<Answer> {
+        let before = self.answered_before(object, held);
+        // What was never applied is not removed.
+        let status = object.status.as_ref();
+        if status.is_none_or(|status| status.last_applied_revision.is_none()) {
+            return before;
+        }
+        match self.pass_after(object, held, before).await {
+            Ok(answers) => answers,
+            Err(Stopped { rest, answers }) => {
+                ended.rest = rest;
+                answers
+            }
+        }
     }
 }
 

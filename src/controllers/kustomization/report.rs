@@ -11,6 +11,8 @@ use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{Condition, Conditions, History, Reason, Rest, Status, Time, reason};
 
+use release::hold::LIFECYCLE_PENDING;
+
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::progress::is_decided;
 use crate::controllers::record::{conditions_of, listed, recorded, status_of, through};
@@ -219,6 +221,7 @@ fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<C
         Rest::Settled(..) => {
             conditions.set(HEALTHY, Status::True, reason::SUCCEEDED, &health_passed(had, run))
         }
+        Rest::Running(why, ..) if *why == LIFECYCLE_PENDING => conditions.keep(HEALTHY),
         Rest::Running(why, text, _) => conditions.begin(HEALTHY, Status::Unknown, *why, text),
         Rest::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
             conditions.set(HEALTHY, Status::False, *why, text)

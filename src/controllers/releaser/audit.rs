@@ -14,13 +14,14 @@ use objects::{Object, ObjectId};
 use reconcile::Node;
 use release::audit::{self as told, Cause, Made, Outcome, Span};
 use release::origin::Request;
+use release::status::Refused;
 use release::{Action, Desired, Origin, Record};
 
 use super::Owner;
 use super::members::{self, POLICY};
 use super::world::World;
 use crate::controllers::audit::{
-    self, count, cut, manager_of_annotation, manager_of_spec, text, took, when,
+    self, answer, count, cut, manager_of_annotation, manager_of_spec, text, took, when,
 };
 use crate::controllers::kind::REQUESTED_AT;
 
@@ -83,6 +84,16 @@ fn step(of: told::Step) -> AuditStep {
     }
 }
 
+/// A revision, as events of lifecycles name it.
+fn named(of: &lifecycle::Revision) -> AuditState {
+    AuditState {
+        revision: text(&*of.revision),
+        chart: text(&*of.chart_name),
+        chart_version: text(&*of.chart_version),
+        ..AuditState::default()
+    }
+}
+
 /// What an operation begins with, as far as its owner's metadata tell.
 pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
     let asked = meta.annotations.as_ref().and_then(|all| all.get(REQUESTED_AT));
@@ -136,6 +147,7 @@ impl<O: Owner> World<O> {
             changes: audit::listed(changes, partial, &self.wish.secrets),
             steps: audit.steps.into_iter().map(step).collect(),
             omitted_steps: count(audit.omitted_steps),
+            lifecycles: audit.answers.into_iter().map(answer).collect(),
             outcome: match audit.outcome {
                 Outcome::Succeeded => AuditOutcome::Succeeded,
                 Outcome::Failed => AuditOutcome::Failed,
@@ -147,6 +159,32 @@ impl<O: Owner> World<O> {
             duration: took(audit.started, audit.ended),
         };
         self.write_audit(&journal.id.clone(), spec).await;
+    }
+
+    /// Writes the audit of an operation that a lifecycle did not let begin.
+    pub(super) async fn audit_refused(&self, refused: &Refused) {
+        let now = jiff::Timestamp::now();
+        let Desired { owner: _, target, .. } = self.desired();
+        let began = refused.answers.iter().map(|it| it.asked).min().unwrap_or(now);
+        let asked: Vec<&str> = refused.answers.iter().map(|it| it.event.as_str()).collect();
+        let release = (target.name.as_str(), target.namespace.as_str());
+        let spec = ReleaseAuditSpec {
+            subject: subject(&self.node.whole(), self.desired(), release),
+            operation: operation(refused.action),
+            id: Some(refused.operation.clone()),
+            from: refused.from.as_ref().map(named),
+            to: Some(named(&refused.to)),
+            lifecycles: refused.answers.iter().cloned().map(answer).collect(),
+            outcome: AuditOutcome::Failed,
+            message: text(self.wish.masked(&refused.error)),
+            started: when(began),
+            ended: when(now),
+            duration: took(began, now),
+            ..ReleaseAuditSpec::default()
+        };
+        // One that is tried again is asked anew, by other events.
+        let key = format!("{} refused {}", refused.operation, asked.join(" "));
+        self.write_audit(&key, spec).await;
     }
 
     /// Writes the audit of a correction of drift: of those objects that none of the last minutes is about.

@@ -3,7 +3,7 @@
 //! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
 //! observing objects (`observe`, `drift`), what to do (engine `release`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crds::ResourceInventory;
 use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Time, Wake, reason};
 use release::account::running_text;
+use release::hold::LIFECYCLES_UNKNOWN;
 use release::operation::{Live, Opening, Outcome, opened, rolled_back};
 use release::plan::{Need, Observed, Ran, is_under_way};
 use release::snapshot;
@@ -27,6 +28,7 @@ use super::{Owner, Wish, inventory};
 use crate::cluster::ClusterError;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
+use crate::controllers::lifecycle::{self, Asking};
 use crate::controllers::object_watcher::{Awaited, Moment};
 use crate::controllers::permit::RunPermit;
 use crate::controllers::target::Target;
@@ -59,6 +61,8 @@ pub(super) struct Known {
     pub(super) rivals: BTreeMap<ObjectId, String>,
     /// Objects that drifted, as they are applied.
     pub(super) drifted: Vec<Drifted>,
+    /// The uids of events of lifecycles that nothing waits for any more.
+    dismissed: BTreeSet<String>,
     /// The spec is not what the run began with.
     outdated: bool,
     /// A request had no answer.
@@ -285,6 +289,7 @@ impl<O: Owner> World<O> {
             created: Vec::new(),
             faults: Vec::new(),
             passed: Vec::new(),
+            answers: Vec::new(),
             failure: None,
             ended: None,
             accounted: true,
@@ -328,6 +333,9 @@ impl<O: Owner> World<O> {
     async fn tell(&self, told: &Report) -> Result<(), Rest> {
         if told.ended.is_some() {
             self.audit().await;
+        }
+        if let Some(refused) = &told.refused {
+            self.audit_refused(refused).await;
         }
         let inventory = self.inventory(told).await?;
         self.owner.tell(told, inventory, self.desired()).await
@@ -428,6 +436,11 @@ impl<O: Owner> World<O> {
             }
             Step::Open { prune, write } => self.open(prune, write).await?,
             Step::Write(write) => self.storage().await?.write(write).await.map_err(failed)?,
+            Step::Ask(ask) => self.ask(ask).await?,
+            Step::Dismiss(over) => {
+                lifecycle::dismiss(&self.context, &self.node.namespace, over).await;
+                self.known().dismissed.extend(over.iter().map(|it| it.uid.clone()));
+            }
             Step::DeleteHook { version, hook, .. } => {
                 outcome.error = self.delete_hook(&*self.record(*version)?, *hook).await?;
             }
@@ -466,6 +479,35 @@ impl<O: Owner> World<O> {
         Ok(outcome)
     }
 
+    /// Asks a lifecycle.
+    async fn ask(&self, ask: &::lifecycle::Ask) -> Result<(), Rest> {
+        let Desired { owner, target, kube_context, .. } = self.desired();
+        let asking = Asking {
+            node: &self.node,
+            uid: owner,
+            release: Some((&target.name, &target.namespace, kube_context)),
+            owner: self.owner.reference(),
+        };
+        let asked = lifecycle::ask(&self.context, &asking, ask).await;
+        match asked.map_err(|error| self.no_answer(&error))? {
+            None => Ok(()),
+            Some(text) => Err(Rest::Failed(LIFECYCLES_UNKNOWN, text, Wake::at(self.soon()))),
+        }
+    }
+
+    /// The events of lifecycles about this release, as far as something may wait for them.
+    fn events(&self) -> Vec<::lifecycle::Event> {
+        let Desired { owner, target, kube_context, .. } = self.desired();
+        let release = (target.name.as_str(), target.namespace.as_str(), kube_context.as_str());
+        // One that is the only one of its owner may have been somewhere else.
+        let release = self.node.is_part().then_some(release);
+        let namespace = &self.node.namespace;
+        let mut events = lifecycle::events_of(&self.context, namespace, owner, release);
+        let known = self.known();
+        events.retain(|event| !known.dismissed.contains(&event.uid));
+        events
+    }
+
     fn overtaken(&self) -> Rest {
         self.known().outdated = true;
         let text = "the spec was changed during the run".to_owned();
@@ -497,6 +539,7 @@ impl<O: Owner> reconcile::World<Release> for World<O> {
             (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
             _ => self.known().hook_watch = None,
         }
+        (live.events, live.glass) = (self.events(), desired.lifecycles.glass);
         let contested = self.contested();
         let known = self.known();
         let (outcome, ran) = (known.outcome.clone(), known.ran.clone());

@@ -48,6 +48,7 @@ fn journal(action: Action, origin: Origin) -> Journal {
         hook_begun: false,
         created: Vec::new(),
         faults: Vec::new(),
+        answers: Vec::new(),
         passed: vec![Passed {
             task: Stretch::Apply,
             started: at(103),

@@ -89,6 +89,10 @@ pub(super) fn finish(failure: &Failure, journal: &Journal, record: &Record) -> O
             let status = Status::Uninstalled;
             return Some(Change::Status { status, description, deleted: None });
         }
+        // What is not promoted has failed, whatever its tests say.
+        Action::Test if super::is_held_back(failure, journal, record) => {
+            format!("Promotion of \"{name}\" failed: {text}")
+        }
         Action::Test => return None,
     };
     let status = Status::Failed;

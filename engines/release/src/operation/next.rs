@@ -4,8 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use lifecycle::{Event, Phase, Question, Revision, Stand};
 use reconcile::{Node, Time, Wake};
 
+use crate::hold::revision_of;
 use crate::journal::{Action, Failure, Journal, WaitFor, shortened};
 use crate::record::{Change, DeletePolicy, Record, Status};
 use crate::revisions::Revisions;
@@ -74,6 +76,10 @@ pub struct Live {
     pub on: BTreeSet<Node>,
     /// When to observe again at the latest.
     pub again: Option<Time>,
+    /// The events of lifecycles about this release, whether an operation is open or not.
+    pub events: Vec<Event>,
+    /// Whether break-glass is in force.
+    pub glass: bool,
 }
 
 /// How the last step went that the run did. It is forgotten with the run.
@@ -94,6 +100,8 @@ pub enum Next {
     Do(Step),
     /// Time; the text says what is waited for.
     Wait(String, Wake),
+    /// The answer of a lifecycle; the text says which. `None` if no time ends the wait.
+    Held(String, Option<Time>),
     /// An observation of what [`scope`] says: without it nothing can be decided.
     Blind,
 }
@@ -123,7 +131,10 @@ pub fn next(
 ) -> Next {
     let all = revisions.all().iter().map(|it| &it.record);
     let deployed = all.filter(|it| it.info.status == Status::Deployed).map(|it| it.version);
-    let at = At { journal, record, deployed: deployed.collect(), live, outcome, now };
+    let base = journal.base.and_then(|version| revisions.get(version));
+    let base = base.map(|it| revision_of(&it.record));
+    let (deployed, base) = (deployed.collect(), base.as_ref());
+    let at = At { journal, record, deployed, base, live, outcome, now };
     let Some(task) = present(journal, record) else { return at.write(at.settled()) };
     if let Some(why) = stop.filter(|_| journal.failure.is_none() && at.can_stop(task)) {
         return at.fail_with(why, false, false);
@@ -131,6 +142,7 @@ pub fn next(
     match task {
         Task::Clear { hook, policy } => at.clear(hook, policy),
         Task::Run { hook } => at.run(hook),
+        Task::Hold { hold, phase } => at.hold(hold, phase),
         Task::Apply => {
             let (version, operation) = (record.version, journal.id.clone());
             at.perform(Step::Apply { version, base: journal.base, operation }, at.applied())
@@ -161,6 +173,7 @@ struct At<'a> {
     journal: &'a Journal,
     record: &'a Record,
     deployed: Vec<i64>,
+    base: Option<&'a Revision>,
     live: &'a Live,
     outcome: Option<&'a Outcome>,
     now: Time,
@@ -190,7 +203,7 @@ impl At<'_> {
                 || self.may_have_vanished()
         };
         match task {
-            Task::Await => true,
+            Task::Await | Task::Hold { .. } => true,
             Task::Run { .. } => !is_begun(),
             Task::Clear { policy, .. } => policy == DeletePolicy::BeforeHookCreation,
             _ => false,
@@ -279,6 +292,43 @@ impl At<'_> {
             Action::Install if is_hook => format!("failed {}: {text}", event.as_str()),
             Action::Upgrade if is_hook => format!("{} hooks failed: {text}", event.as_str()),
             _ => text.to_owned(),
+        }
+    }
+
+    /// A lifecycle lets the operation continue, makes it fail, or is awaited.
+    fn hold(&self, hold: usize, phase: Phase) -> Next {
+        let Some(hold) = self.journal.plan.holds.get(hold) else {
+            return self.done(self.journal.clone(), Vec::new());
+        };
+        let is_removal = self.journal.action.is_removal();
+        let (from, to) = (self.base, (!is_removal).then(|| revision_of(self.record)));
+        let from = if is_removal { Some(revision_of(self.record)) } else { from.cloned() };
+        let question = Question {
+            owner: &self.journal.owner,
+            subject: &self.record.name,
+            operation: &self.journal.id,
+            phase,
+            from: from.as_ref(),
+            to: to.as_ref(),
+            glass: self.live.glass,
+            now: self.now,
+        };
+        let answered = |answer| {
+            let mut journal = self.journal.clone();
+            journal.answers.push(answer);
+            journal
+        };
+        match question.stand(hold, &self.live.events) {
+            Stand::Pass(answer) => self.done(answered(answer), Vec::new()),
+            Stand::Fail(answer) => {
+                let text = answer.failure();
+                let journal = answered(answer);
+                let Self { record, base, live, outcome, now, .. } = *self;
+                let deployed = self.deployed.clone();
+                At { journal: &journal, record, deployed, base, live, outcome, now }.failed(&text)
+            }
+            Stand::Wait(text, until) => Next::Held(text, until),
+            Stand::Ask(ask) => Next::Do(Step::Ask(ask)),
         }
     }
 

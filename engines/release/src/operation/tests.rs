@@ -33,6 +33,7 @@ fn journal(action: Action) -> Journal {
         created: Vec::new(),
         faults: Vec::new(),
         passed: Vec::new(),
+        answers: Vec::new(),
         failure: None,
         ended: None,
         accounted: false,
@@ -120,7 +121,7 @@ fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
         Next::Do(Step::CreateHook { .. }) => "create".to_owned(),
         Next::Do(Step::DeleteHook { .. }) => "delete".to_owned(),
         Next::Do(other) => format!("{other:?}"),
-        Next::Wait(text, _) => text,
+        Next::Wait(text, _) | Next::Held(text, _) => text,
         Next::Blind => "blind".to_owned(),
     };
     // Before it: an object of ours was left by a crash.

@@ -3,9 +3,11 @@
 //! Elsewhere: why it begins ([`crate::decide`]), how it goes on ([`crate::operation`]).
 
 use helm::manifests::HookEvent;
+use lifecycle::{Answer, Question, Revision as Named, Stand};
 use reconcile::Verdict;
 
 use crate::account;
+use crate::hold::{self, revision_of};
 use crate::journal::{Action, Journal, operation_id};
 use crate::operation::{self, Write, started};
 use crate::origin::Origin;
@@ -13,10 +15,16 @@ use crate::record::{Record, Status as Life};
 use crate::revisions::Revision;
 use crate::settings::Desired;
 use crate::snapshot::{DigestError, is_selected};
-use crate::status::Status;
+use crate::status::{Refused, Status};
 use crate::step::Step;
 
 use super::Run;
+
+/// What lifecycles answered before an operation, and what it was called then.
+struct Answered {
+    operation: String,
+    answers: Vec<Answer>,
+}
 
 impl Run<'_> {
     pub(super) fn begin(
@@ -26,6 +34,9 @@ impl Run<'_> {
         status: &Status,
     ) -> Result<Verdict<Step>, DigestError> {
         let last = self.observed.revisions.last();
+        if let Some(verdict) = self.unless_known(action) {
+            return Ok(verdict);
+        }
         match (action, last) {
             (Action::Install | Action::Upgrade, _) => Ok(self.begin_release(action, status)),
             (Action::Rollback, Some(last)) => Ok(self.begin_rollback(last, target, status)),
@@ -44,6 +55,10 @@ impl Run<'_> {
             Ok(place) => place,
             Err(error) => return self.fail_early(action, &report.status, &error),
         };
+        let answers = match self.before(action, place.version, &report.status) {
+            Ok(answers) => answers,
+            Err(verdict) => return *verdict,
+        };
         let inputs = self.desired.inputs.clone();
         let prepare = Step::Prepare { action, version: place.version, inputs };
         match self.observed.outcome.as_ref().filter(|it| it.step == prepare) {
@@ -51,7 +66,10 @@ impl Run<'_> {
             Some(outcome) => match &outcome.error {
                 Some(error) => self.fail_early(action, &report.status, error),
                 None => {
-                    let journal = self.journal(action, place.version, place.base, None, status);
+                    let mut journal = self.journal(action, place.version, place.base, None, status);
+                    if let Some(Answered { operation, answers }) = answers {
+                        (journal.id, journal.answers) = (operation, answers);
+                    }
                     let others = place.others;
                     let write =
                         Write { version: place.version, changes: Vec::new(), others, journal };
@@ -59,6 +77,69 @@ impl Run<'_> {
                 }
             },
         }
+    }
+
+    /// The name of an installation or upgrade that would begin, if lifecycles hold it before.
+    pub(super) fn held_operation(&self, action: Action, status: &Status) -> Option<String> {
+        let Desired { target, install, max_history, lifecycles, .. } = self.desired;
+        lifecycles.before(action)?;
+        let revisions = &self.observed.revisions;
+        let place =
+            operation::place(action, &target.name, revisions, install.replace, *max_history)
+                .ok()?;
+        // Failures are counted as they are when it begins.
+        Some(hold::held_operation(self.desired, status, action, place.version))
+    }
+
+    /// What lifecycles answered before an installation or upgrade; nothing where none holds it.
+    ///
+    /// # Errors
+    /// One of them is to be asked, is awaited, or does not let it begin.
+    fn before(
+        &self,
+        action: Action,
+        version: i64,
+        status: &Status,
+    ) -> Result<Option<Answered>, Box<Verdict<Step>>> {
+        let Desired { owner, target, lifecycles, .. } = self.desired;
+        let Some((phase, holds)) = lifecycles.before(action) else { return Ok(None) };
+        let operation = hold::held_operation(self.desired, status, action, version);
+        let from = self.observed.revisions.current().map(|it| revision_of(&it.record));
+        let to = Named {
+            revision: version.to_string(),
+            chart_name: self.desired.chart_name.clone(),
+            chart_version: self.desired.chart_version.clone(),
+        };
+        let question = Question {
+            owner,
+            subject: &target.name,
+            operation: &operation,
+            phase,
+            from: from.as_ref(),
+            to: Some(&to),
+            glass: lifecycles.glass,
+            now: self.observed.now,
+        };
+        let mut answers = Vec::new();
+        for hold in holds {
+            let verdict = match question.stand(hold, &self.observed.live.events) {
+                Stand::Pass(answer) => {
+                    answers.push(answer);
+                    continue;
+                }
+                Stand::Ask(ask) => Verdict::Act(vec![Step::Ask(ask)]),
+                Stand::Wait(text, until) => Verdict::Rest(self.awaiting(text, until)),
+                Stand::Fail(answer) => {
+                    let error = answer.failure();
+                    answers.push(answer);
+                    let refused = Refused { operation, action, from, to, answers, error };
+                    let report = account::held_back(self.desired, status, refused);
+                    Verdict::Act(vec![self.tell(report)])
+                }
+            };
+            return Err(Box::new(verdict));
+        }
+        Ok(Some(Answered { operation, answers }))
     }
 
     fn fail_early(&self, action: Action, status: &Status, error: &str) -> Verdict<Step> {
@@ -144,6 +225,7 @@ impl Run<'_> {
             created: Vec::new(),
             faults: Vec::new(),
             passed: Vec::new(),
+            answers: Vec::new(),
             failure: None,
             ended: None,
             accounted: false,

@@ -1,6 +1,7 @@
 //! Whole lives of releases, on a cluster in memory: what is done in which order, what is said of it, and that a crash at
 //! any step changes nothing of it.
 
+mod lifecycles;
 mod others;
 
 use std::time::Duration;

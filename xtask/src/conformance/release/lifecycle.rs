@@ -353,6 +353,7 @@ fn journal(action: Action, plan: Plan) -> Journal {
         created: Vec::new(),
         faults: Vec::new(),
         passed: Vec::new(),
+        answers: Vec::new(),
         failure: None,
         ended: None,
         accounted: false,

@@ -1,0 +1,142 @@
+//! Lifecycle: what has to be answered at which phases, and by whom.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::LifecyclePhase;
+use crate::GoDuration;
+use crate::choice::choice;
+use crate::custom_resource::{AGE, Column, custom_resource};
+
+custom_resource! {
+    /// Something that has to be answered before an operation on a release continues. windlass creates
+    /// a LifecycleEvent for each operation and phase, and waits for its status.
+    Lifecycle {
+        spec: LifecycleSpec,
+        scope: Cluster,
+        api: "lifecycle.windlass.dev" / "v1alpha1",
+        plural: "lifecycles",
+        short: [],
+        category: "fluxcd-gates",
+        columns: [
+            Column::text("Key", ".spec.key"),
+            Column::text("Timeout", ".spec.timeout"),
+            Column::text("On timeout", ".spec.onTimeout"),
+            AGE,
+        ],
+    }
+}
+
+/// What has to be answered, and by whom.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct LifecycleSpec {
+    /// The value of the label `lifecycle.windlass.dev/key` of its events, by which a controller
+    /// selects those that it answers.
+    #[schemars(length(max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub key: String,
+
+    /// The phases at which operations wait.
+    #[schemars(length(min = 1, max = 9))]
+    pub phases: Vec<LifecyclePhase>,
+
+    /// How long an event may be unanswered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "1h"))]
+    pub timeout: Option<GoDuration>,
+
+    /// What happens when an event is not answered in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Fail"))]
+    pub on_timeout: Option<OnTimeout>,
+
+    /// What windlass itself does with the events. Without it another controller answers them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+    pub handler: Option<LifecycleHandler>,
+
+    /// The namespaces in which it holds all releases, without a LifecycleBinding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required: Option<RequiredLifecycle>,
+}
+
+choice! {
+    /// What happens when an event is not answered in time.
+    OnTimeout {
+        /// The operation fails, and the configured remediation follows.
+        #[default]
+        Fail = "Fail",
+        /// The operation continues.
+        Continue = "Continue",
+        /// The operation waits until the event is answered.
+        Hold = "Hold",
+    }
+}
+
+/// What windlass itself does with events: exactly one of these.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct LifecycleHandler {
+    /// Users approve, such as with `windlass approve`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalHandler>,
+}
+
+/// How many users have to approve.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ApprovalHandler {
+    /// How many different users have to approve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16), extend("default" = 1))]
+    pub count: Option<i64>,
+}
+
+/// The namespaces that require a lifecycle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct RequiredLifecycle {
+    /// Selects namespaces by labels. An empty selector selects all of them.
+    #[schemars(schema_with = "selector")]
+    pub namespace_selector: LabelSelector,
+}
+
+/// The schema of a label selector.
+fn selector(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": {
+                "type": "object",
+                "description": "Labels with exactly these values.",
+                "additionalProperties": { "type": "string" },
+            },
+            "matchExpressions": {
+                "type": "array",
+                "description": "What else the labels have to meet.",
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": { "type": "string", "description": "The label." },
+                        "operator": {
+                            "type": "string",
+                            "description": "How the value of the label relates to `values`.",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                        },
+                        "values": {
+                            "type": "array",
+                            "description": "Values, for `In` and `NotIn`.",
+                            "items": { "type": "string" },
+                        },
+                    },
+                },
+            },
+        },
+    })
+}

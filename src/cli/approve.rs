@@ -1,0 +1,221 @@
+//! `windlass approve`: agrees to an operation that waits for an approval, or rejects it.
+//!
+//! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
+//! compares it. Elsewhere: what approvals mean (engine `lifecycle`).
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args as ClapArgs;
+use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, LifecycleState};
+use kube::core::ResourceExt;
+use serde_json::{Value, json};
+
+use super::connection::{Mark, say};
+use super::kind::{self, Target};
+use super::place::{Place, Site, say_left_out};
+use super::suspend::MANAGER;
+use super::table::clean;
+use crate::controllers::lifecycle::table::resource;
+
+/// How often an approval is repeated that another change of the event overtook.
+const ATTEMPTS: usize = 5;
+
+/// The flags of `windlass approve`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// A LifecycleEvent by its name, or KIND/NAME of the object that waits
+    #[arg(value_name = "EVENT|KIND/NAME")]
+    what: String,
+    #[command(flatten)]
+    place: Place,
+    /// Reason, which the audit of the operation has as well
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    comment: String,
+    /// Reject: the operation fails
+    #[arg(long)]
+    reject: bool,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass approve hr/shop -n shop --comment \"tested in staging\"
+  windlass approve shop-preupgrade-4b1f0c27a9d35e68 -n shop
+  windlass approve hr/shop -n shop --reject --comment \"not before Monday\"
+
+`windlass get lifecycleevents -A` shows what waits. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status.
+
+Exit status: 0; 2 if nothing waits, or the approval was refused; 3 if the cluster cannot be reached.";
+
+/// Approves or rejects.
+///
+/// # Errors
+/// Nothing waits for an approval, several do, or the API server refuses.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.place.run(async |site| {
+        let user = site.cluster.own_name().await.context("cannot tell who approves")?;
+        ensure!(!user.is_empty(), "the API server does not name this user");
+        for attempt in 1.. {
+            let event = chosen(&site, &args.what).await?;
+            match write(&site, args, &user, &event).await {
+                Ok(said) => {
+                    say(Mark::Success, &clean(&said));
+                    break;
+                }
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// The event that is meant.
+async fn chosen(site: &Site, what: &str) -> anyhow::Result<LifecycleEvent> {
+    let target = Target { resource: resource::<LifecycleEvent>(), namespace: None, name: None };
+    let mut found = Vec::new();
+    let listed = site.list(&target, "", |objects| {
+        for object in objects {
+            found.push(serde_json::from_value(object.into_value())?);
+        }
+        Ok(())
+    });
+    let left_out = listed.await?;
+    say_left_out(&left_out);
+    ensure!(left_out.is_empty(), "LifecycleEvents cannot be listed");
+    meant(found, what)
+}
+
+/// Of some events the one that a word means: by its name, or the one that waits for an approval of an object.
+fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEvent> {
+    let Some((kind, name)) = what.split_once('/') else {
+        let event = found.into_iter().find(|it| it.name_any() == what);
+        let event = event.with_context(|| format!("LifecycleEvent {what} does not exist"))?;
+        let lifecycle = &event.spec.lifecycle;
+        ensure!(
+            event.spec.approvals > 0,
+            "{what}: lifecycle {lifecycle} is answered by a controller"
+        );
+        ensure!(is_open(&event), "{what} was answered already");
+        return Ok(event);
+    };
+    let word = kind.to_lowercase();
+    let is_kind = |event: &LifecycleEvent| {
+        let EventKind { group, kind } = EventKind::of(event);
+        let mut names = crds::names().filter(|it| it.group == group && it.kind == kind);
+        names.any(|it| kind::words(it).any(|known| known == word))
+    };
+    let is_its = |event: &LifecycleEvent| event.spec.subject.name == name && is_kind(event);
+    let mut waiting: Vec<LifecycleEvent> =
+        found.into_iter().filter(|it| is_its(it) && it.spec.approvals > 0 && is_open(it)).collect();
+    match (waiting.pop(), waiting.as_slice()) {
+        (Some(event), []) => Ok(event),
+        (Some(event), more) => {
+            let names = more.iter().chain([&event]).map(ResourceExt::name_any);
+            let names: Vec<String> = names.collect();
+            bail!(
+                "several LifecycleEvents of {what} wait for an approval: name one of {}",
+                names.join(", ")
+            )
+        }
+        (None, _) => bail!("no LifecycleEvent of {what} waits for an approval"),
+    }
+}
+
+/// Group and kind of the object that waits.
+struct EventKind<'e> {
+    group: &'e str,
+    kind: &'e str,
+}
+
+impl<'e> EventKind<'e> {
+    fn of(event: &'e LifecycleEvent) -> Self {
+        Self { group: &event.spec.subject.group, kind: &event.spec.subject.kind }
+    }
+}
+
+fn is_open(event: &LifecycleEvent) -> bool {
+    let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
+    matches!(state, LifecycleState::Pending | LifecycleState::Running)
+}
+
+/// Writes the answer, only if the event is still as it was read; gives what is said of it.
+async fn write(
+    site: &Site,
+    args: &Args,
+    user: &str,
+    event: &LifecycleEvent,
+) -> Result<String, crate::cluster::ClusterError> {
+    let name = event.name_any();
+    let status = event.status.clone().unwrap_or_default();
+    let is_approved = status.approvals.iter().any(|it| it.user == user);
+    if is_approved && !args.reject {
+        return Ok(format!("{name} was approved by {user} before"));
+    }
+    let changed = answer(&status, user, args);
+    let mut patch = json!({"metadata": {"uid": event.uid()}, "status": changed});
+    patch["metadata"]["resourceVersion"] = event.resource_version().into();
+    let at = (event.metadata.namespace.as_deref().unwrap_or_default(), name.as_str());
+    let events = resource::<LifecycleEvent>();
+    site.cluster.merge_patch_status(&events, at, &patch, MANAGER).await?;
+    let subject = format!("{}/{}", event.spec.subject.kind, event.spec.subject.name);
+    let phase = event.spec.phase;
+    if args.reject {
+        return Ok(format!("{phase} of {subject} is rejected by {user}"));
+    }
+    let (count, needed) = (status.approvals.len() + 1, event.spec.approvals);
+    Ok(format!("{phase} of {subject} is approved by {user}, {count} of {needed} approvals"))
+}
+
+/// The fields of a status that an answer changes.
+fn answer(status: &LifecycleEventStatus, user: &str, args: &Args) -> Value {
+    let comment = Some(args.comment.clone()).filter(|it| !it.is_empty());
+    if args.reject {
+        return json!({"phase": "Failed", "answeredBy": user, "message": comment});
+    }
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok();
+    let own = LifecycleApproval { user: user.to_owned(), at: now.map(crds::Time), comment };
+    let all: Vec<LifecycleApproval> = status.approvals.iter().cloned().chain([own]).collect();
+    json!({"approvals": all})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, subject: &str, approvals: i64, phase: Option<&str>) -> LifecycleEvent {
+        let subject =
+            json!({"group": "helm.toolkit.fluxcd.io", "kind": "HelmRelease", "name": subject});
+        let mut object = json!({"metadata": {"name": name},
+            "spec": {"subject": subject, "approvals": approvals, "lifecycle": "l"}});
+        if let Some(phase) = phase {
+            object["status"] = json!({"phase": phase});
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn found(what: &str) -> String {
+        let all = vec![
+            event("one", "web", 1, None),
+            event("two", "db", 1, None),
+            event("three", "db", 2, Some("Running")),
+            event("by-controller", "web", 0, None),
+            event("over", "web", 1, Some("Failed")),
+        ];
+        meant(all, what).map_or_else(|error| error.to_string(), |it| it.name_any())
+    }
+
+    #[test]
+    fn an_event_is_meant_by_its_name_or_by_what_waits() {
+        assert_eq!(found("one"), "one");
+        assert_eq!(found("hr/web"), "one");
+        assert_eq!(found("HelmRelease/web"), "one");
+        assert!(found("hr/db").ends_with("name one of two, three"), "{}", found("hr/db"));
+        assert_eq!(found("ks/web"), "no LifecycleEvent of ks/web waits for an approval");
+        assert_eq!(found("none"), "LifecycleEvent none does not exist");
+        assert_eq!(
+            found("by-controller"),
+            "by-controller: lifecycle l is answered by a controller"
+        );
+        assert_eq!(found("over"), "over was answered already");
+    }
+}

@@ -1,0 +1,233 @@
+//! Lifecycles that hold a Kustomization: before a build is applied, after it is applied and healthy, and around its removal.
+//!
+//! A Kustomization has no journal. Its events keep the answers until the status reports the end of the attempt, so each run of
+//! an attempt finds them again, also in another process.
+//! Elsewhere: which lifecycles hold it, and asking them (`controllers::lifecycle`); corrections of drift are not held.
+
+use crds::kustomize::Kustomization;
+use kube::core::{Resource as _, ResourceExt as _};
+use lifecycle::{Answer, Phase, Revision};
+use reconcile::{Rest, Wake};
+use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};
+use release::status::LIFECYCLE_FAILED;
+use sha2::{Digest as _, Sha256};
+
+use super::Session;
+use super::retry::Judged;
+use crate::cluster::ClusterError;
+use crate::controllers::lifecycle::attempt::{Attempt, Passage, answered, pass};
+use crate::controllers::lifecycle::{self as gates, Asking};
+use crate::controllers::marks;
+
+/// What holds an attempt, and what it is called.
+pub(super) struct Held {
+    lifecycles: Lifecycles,
+    attempt: Attempt,
+    is_first: bool,
+}
+
+/// What an attempt is called, beside its object.
+fn operation(object: &Kustomization, parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    format!("{}.{}", object.name_any(), &hex::encode(hash.finalize())[..12])
+}
+
+fn revision(of: &str) -> Revision {
+    Revision { revision: of.to_owned(), ..Revision::default() }
+}
+
+impl Held {
+    /// What holds an attempt to apply a build.
+    pub(super) fn build(session: &Session, object: &Kustomization, judged: &Judged) -> Self {
+        let Judged { generation, digest, revision: to } = judged;
+        let applied =
+            object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
+        Self {
+            lifecycles: gates::holding(&session.context, object),
+            attempt: Attempt {
+                operation: operation(object, &[&generation.to_string(), digest, to]),
+                from: applied.map(revision),
+                to: Some(revision(to)),
+            },
+            is_first: applied.is_none(),
+        }
+    }
+
+    /// What holds the removal of what was applied.
+    pub(super) fn removal(session: &Session, object: &Kustomization) -> Self {
+        let applied =
+            object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
+        Self {
+            lifecycles: gates::holding(&session.context, object),
+            attempt: Attempt {
+                operation: operation(object, &["delete"]),
+                from: applied.map(revision),
+                to: None,
+            },
+            is_first: false,
+        }
+    }
+
+    fn before(&self) -> &'static [Phase] {
+        match (self.attempt.to.is_some(), self.is_first) {
+            (false, _) => &[Phase::PreDelete],
+            (true, true) => &[Phase::PreInstall],
+            (true, false) => &[Phase::PreUpgrade],
+        }
+    }
+
+    fn after(&self) -> &'static [Phase] {
+        match (self.attempt.to.is_some(), self.is_first) {
+            (false, _) => &[Phase::PostDelete],
+            (true, true) => &[Phase::PostInstall, Phase::Promote],
+            (true, false) => &[Phase::PostUpgrade, Phase::Promote],
+        }
+    }
+}
+
+/// Where an attempt rests that a lifecycle holds or makes fail, and what was answered so far.
+pub(super) struct Stopped {
+    pub(super) rest: Rest,
+    pub(super) answers: Vec<Answer>,
+}
+
+impl Session {
+    /// Deletes events that belong to no present attempt; without one that is all of them.
+    pub(super) async fn dismiss_events(&self, object: &Kustomization, held: Option<&Held>) {
+        let (namespace, uid) = (&self.node.namespace, object.uid().unwrap_or_default());
+        let events = gates::events_of(&self.context, namespace, &uid, None);
+        let operation = held.map(|held| held.attempt.operation.as_str());
+        let over = lifecycle::dismissed(&events, operation, &[]);
+        if !over.is_empty() {
+            gates::dismiss(&self.context, namespace, &over).await;
+        }
+    }
+
+    /// Passes the phases before an attempt does anything.
+    ///
+    /// # Errors
+    /// It does not go on now.
+    pub(super) async fn pass_before(
+        &self,
+        object: &Kustomization,
+        held: &Held,
+    ) -> Result<Vec<Answer>, Stopped> {
+        if let Some(why) = held.lifecycles.unknown.clone() {
+            let rest = Rest::Blocked(LIFECYCLES_UNKNOWN, why, Wake::default());
+            return Err(Stopped { rest, answers: Vec::new() });
+        }
+        self.pass(object, held, held.before()).await
+    }
+
+    /// Passes the phases after an attempt has done everything.
+    ///
+    /// # Errors
+    /// It has not come to its end.
+    pub(super) async fn pass_after(
+        &self,
+        object: &Kustomization,
+        held: &Held,
+        answers: Vec<Answer>,
+    ) -> Result<Vec<Answer>, Stopped> {
+        let all = |more| answers.iter().cloned().chain(more).collect();
+        match self.pass(object, held, held.after()).await {
+            Ok(more) => Ok(all(more)),
+            Err(stopped) => Err(Stopped { answers: all(stopped.answers), ..stopped }),
+        }
+    }
+
+    /// What was answered before an attempt, as far as its events are there still.
+    pub(super) fn answered_before(&self, object: &Kustomization, held: &Held) -> Vec<Answer> {
+        let uid = object.uid().unwrap_or_default();
+        let asking = Asking { node: &self.node, uid: &uid, release: None, owner: None };
+        let Held { lifecycles, attempt, .. } = held;
+        answered(&self.context, &asking, lifecycles, attempt, held.before())
+    }
+
+    async fn pass(
+        &self,
+        object: &Kustomization,
+        held: &Held,
+        phases: &[Phase],
+    ) -> Result<Vec<Answer>, Stopped> {
+        let is_held = |hold: &lifecycle::Hold| phases.iter().any(|it| hold.phases.contains(it));
+        if !held.lifecycles.holds.iter().any(is_held) {
+            return Ok(Vec::new());
+        }
+        let (uid, owner) = (object.uid().unwrap_or_default(), object.owner_ref(&()));
+        let asking = Asking { node: &self.node, uid: &uid, release: None, owner };
+        // What failed is asked once more if a user asks.
+        let is_asked = marks::is_asked(object);
+        let passage = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
+        let mut passage = passage.await;
+        if let (Ok(Passage::Failed(_, answers)), true) = (&passage, is_asked) {
+            let failed = answers.last().map(|it| it.event.as_str()).unwrap_or_default();
+            let mut events = gates::events_of(&self.context, &self.node.namespace, &uid, None);
+            events.retain(|event| event.uid == failed);
+            let over = lifecycle::dismissed(&events, None, &[]);
+            gates::dismiss(&self.context, &self.node.namespace, &over).await;
+            let again = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
+            passage = again.await;
+        }
+        match passage {
+            Ok(Passage::Free(answers)) => Ok(answers),
+            Ok(Passage::Held(rest, answers)) => Err(Stopped { rest, answers }),
+            Ok(Passage::Failed(text, answers)) => {
+                let rest = Rest::Failed(LIFECYCLE_FAILED, text, Wake::default());
+                Err(Stopped { rest, answers })
+            }
+            Err(error) => Err(Stopped { rest: unanswered(&error), answers: Vec::new() }),
+        }
+    }
+}
+
+/// The API server did not do what it was asked, which is repeated.
+fn unanswered(error: &ClusterError) -> Rest {
+    let text = format!("a LifecycleEvent cannot be created: {error}");
+    Rest::Failed(LIFECYCLES_UNKNOWN, text, Wake::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn held(applied: Option<&str>, to: Option<&str>) -> Held {
+        Held {
+            lifecycles: Lifecycles::default(),
+            attempt: Attempt {
+                operation: String::new(),
+                from: applied.map(revision),
+                to: to.map(revision),
+            },
+            is_first: applied.is_none(),
+        }
+    }
+
+    #[test]
+    fn the_first_revision_is_installed_and_others_are_upgrades() {
+        let phases = |applied, to| {
+            let held = held(applied, to);
+            held.before().iter().chain(held.after()).map(|it| it.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(phases(None, Some("b")), ["PreInstall", "PostInstall", "Promote"]);
+        assert_eq!(phases(Some("a"), Some("b")), ["PreUpgrade", "PostUpgrade", "Promote"]);
+        assert_eq!(phases(Some("a"), None), ["PreDelete", "PostDelete"]);
+    }
+
+    #[test]
+    fn an_attempt_has_a_name_of_its_own() {
+        let object: Kustomization =
+            serde_json::from_value(json!({"metadata": {"name": "apps"}})).unwrap();
+        let one = operation(&object, &["1", "sha256:0", "main"]);
+        assert!(one.starts_with("apps.") && one.len() == "apps.".len() + 12, "{one}");
+        assert_eq!(one, operation(&object, &["1", "sha256:0", "main"]));
+        assert_ne!(one, operation(&object, &["2", "sha256:0", "main"]));
+        assert_ne!(one, operation(&object, &["1", "sha256:0m", "ain"]));
+    }
+}

@@ -1,0 +1,125 @@
+//! Operations of objects that have no journal: their events keep the answers until the status reports the end.
+//!
+//! Elsewhere: releases, whose journal has the answers (engine `release`).
+
+use lifecycle::{Answer, Phase, Question, Revision, Stand};
+use reconcile::{Rest, Wake};
+use release::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, Lifecycles};
+
+use super::{Asking, ask, events_of};
+use crate::cluster::ClusterError;
+use crate::controllers::context::Context;
+
+/// An operation of an object without a journal.
+pub(crate) struct Attempt {
+    /// What it is called: the same as long as it is the same.
+    pub(crate) operation: String,
+    /// What is there.
+    pub(crate) from: Option<Revision>,
+    /// What is to be there.
+    pub(crate) to: Option<Revision>,
+}
+
+/// Where an attempt stands at some phases, with what was answered so far.
+pub(crate) enum Passage {
+    /// It goes on.
+    Free(Vec<Answer>),
+    /// It waits.
+    Held(Rest, Vec<Answer>),
+    /// It fails.
+    Failed(String, Vec<Answer>),
+}
+
+/// Passes phases of an attempt, one lifecycle after the other; what was not asked yet is asked.
+///
+/// # Errors
+/// The API server does not create an event.
+pub(crate) async fn pass(
+    context: &Context,
+    asking: &Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &Attempt,
+    phases: &[Phase],
+) -> Result<Passage, ClusterError> {
+    let (namespace, mut answers) = (&asking.node.namespace, Vec::new());
+    for (phase, hold) in holds_at(lifecycles, phases) {
+        let question = question(asking, lifecycles, attempt, phase);
+        let stand =
+            || question.stand(hold, &events_of(context, namespace, asking.uid, asking.release));
+        let mut found = stand();
+        if let Stand::Ask(it) = &found {
+            if let Some(text) = ask(context, asking, it).await? {
+                let rest = Rest::Failed(LIFECYCLES_UNKNOWN, text, Wake::default());
+                return Ok(Passage::Held(rest, answers));
+            }
+            found = stand();
+        }
+        match found {
+            Stand::Pass(answer) => answers.push(answer),
+            Stand::Fail(answer) => {
+                let text = answer.failure();
+                answers.push(answer);
+                return Ok(Passage::Failed(text, answers));
+            }
+            Stand::Wait(text, until) => {
+                let wake = until.map(Wake::at).unwrap_or_default();
+                return Ok(Passage::Held(Rest::Running(LIFECYCLE_PENDING, text, wake), answers));
+            }
+            // It was deleted again at once; the next run asks anew.
+            Stand::Ask(_) => {
+                let text =
+                    format!("waiting for lifecycle {} at {}", hold.lifecycle, phase.as_str());
+                let rest = Rest::Running(LIFECYCLE_PENDING, text, Wake::default());
+                return Ok(Passage::Held(rest, answers));
+            }
+        }
+    }
+    Ok(Passage::Free(answers))
+}
+
+/// What was answered at some phases of an attempt; nothing is asked.
+pub(crate) fn answered(
+    context: &Context,
+    asking: &Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &Attempt,
+    phases: &[Phase],
+) -> Vec<Answer> {
+    let events = events_of(context, &asking.node.namespace, asking.uid, asking.release);
+    let stand = |(phase, hold)| question(asking, lifecycles, attempt, phase).stand(hold, &events);
+    let stands = holds_at(lifecycles, phases).map(stand);
+    let answers = stands.filter_map(|stand| match stand {
+        Stand::Pass(answer) => Some(answer),
+        Stand::Fail(_) | Stand::Wait(..) | Stand::Ask(_) => None,
+    });
+    answers.collect()
+}
+
+/// The holds at some phases, in their order.
+fn holds_at<'l>(
+    lifecycles: &'l Lifecycles,
+    phases: &'l [Phase],
+) -> impl Iterator<Item = (Phase, &'l lifecycle::Hold)> {
+    phases.iter().flat_map(|phase| {
+        let its = lifecycles.holds.iter().filter(|hold| hold.phases.contains(phase));
+        its.map(|hold| (*phase, hold))
+    })
+}
+
+fn question<'q>(
+    asking: &'q Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &'q Attempt,
+    phase: Phase,
+) -> Question<'q> {
+    Question {
+        owner: asking.uid,
+        subject: &asking.node.name,
+        operation: &attempt.operation,
+        phase,
+        from: attempt.from.as_ref(),
+        to: attempt.to.as_ref(),
+        glass: lifecycles.glass,
+        now: jiff::Timestamp::now(),
+    }
+}

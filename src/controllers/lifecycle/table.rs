@@ -1,0 +1,374 @@
+//! Objects of a kind as the watch saw them last, for kinds that have no runs.
+//!
+//! Elsewhere: the objects of kinds that have runs (`kept`), watching (`cluster::watch`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+
+use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use futures::StreamExt as _;
+use objects::Gvk;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::item::{Whole, Wire as _};
+use crate::cluster::watch::Seen;
+use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::context::Context;
+
+/// A kind of which a table is kept.
+pub(crate) trait Tabled:
+    kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
+{
+    /// Whether its objects live in namespaces.
+    const NAMESPACED: bool;
+}
+
+impl Tabled for Lifecycle {
+    const NAMESPACED: bool = false;
+}
+
+impl Tabled for LifecycleBinding {
+    const NAMESPACED: bool = true;
+}
+
+impl Tabled for LifecycleEvent {
+    const NAMESPACED: bool = true;
+}
+
+/// Where objects of a kind are served. They are asked for without discovery, whose answer may be older than their CRD.
+pub(crate) fn resource<K: Tabled>() -> Resource {
+    Resource {
+        gvk: Gvk::new(&K::api_version(&()), &K::kind(&())),
+        plural: K::plural(&()).into_owned(),
+        namespaced: K::NAMESPACED,
+        watchable: true,
+    }
+}
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// An object that cannot be read is there without its contents.
+type Objects<K> = BTreeMap<Key, Option<Arc<K>>>;
+
+enum Known<K> {
+    /// Nothing yet.
+    Nothing,
+    /// They could not be listed, for this reason.
+    Failed(String),
+    /// All of them.
+    Listed(Objects<K>),
+}
+
+/// An object that came, changed or went.
+pub(crate) struct Changed<K> {
+    pub(crate) before: Option<Arc<K>>,
+    pub(crate) after: Option<Arc<K>>,
+}
+
+/// See the module.
+pub(crate) struct Table<K>(watch::Sender<Known<K>>);
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self(watch::Sender::new(Known::Nothing))
+    }
+}
+
+/// The version in which an object is stored; 0 if it does not say.
+fn version_of<K: kube::Resource>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version.and_then(|it| it.parse().ok()).unwrap_or_default()
+}
+
+fn key(metadata: &Value) -> Key {
+    let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+impl<K: Tabled> Table<K> {
+    /// Returns once something is known.
+    pub(crate) async fn known(&self) {
+        let mut known = self.0.subscribe();
+        // The sender is part of the value that is borrowed here, so it cannot be gone.
+        drop(known.wait_for(|known| !matches!(known, Known::Nothing)).await);
+    }
+
+    /// All objects of a namespace; of a kind without namespaces, all objects.
+    ///
+    /// # Errors
+    /// They could not be listed, or one of them cannot be read.
+    pub(crate) fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
+        self.ready()?;
+        let known = self.0.borrow();
+        let Known::Listed(all) = &*known else { return Ok(Vec::new()) };
+        let of = all.iter().filter(|((it, _), _)| it == namespace);
+        let read = of.map(|((_, name), object)| {
+            object.clone().ok_or_else(|| format!("{} {name} cannot be read", K::kind(&())))
+        });
+        read.collect()
+    }
+
+    /// Whether the objects were listed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        let plural = K::plural(&());
+        match &*self.0.borrow() {
+            Known::Nothing => Err(format!("{plural} have not been listed yet")),
+            Known::Failed(why) => Err(format!("{plural} cannot be listed: {why}")),
+            Known::Listed(_) => Ok(()),
+        }
+    }
+
+    /// The objects of a namespace that are known and can be read.
+    pub(crate) fn of(&self, namespace: &str) -> Vec<Arc<K>> {
+        match &*self.0.borrow() {
+            Known::Listed(all) => {
+                let of = all.iter().filter(|((it, _), _)| it == namespace);
+                of.filter_map(|(_, object)| object.clone()).collect()
+            }
+            Known::Nothing | Known::Failed(_) => Vec::new(),
+        }
+    }
+
+    /// All objects that are known and can be read.
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
+        match &*self.0.borrow() {
+            Known::Listed(all) => all.values().flatten().cloned().collect(),
+            Known::Nothing | Known::Failed(_) => Vec::new(),
+        }
+    }
+
+    /// An object as the API server answered a write.
+    pub(crate) fn insert(&self, object: K) {
+        let metadata = object.meta();
+        let key = (
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        );
+        self.change(|all| drop(all.insert(key, Some(Arc::new(object)))));
+    }
+
+    /// An object was deleted.
+    pub(crate) fn remove(&self, namespace: &str, name: &str, uid: &str) {
+        self.change(|all| {
+            let key = (namespace.to_owned(), name.to_owned());
+            let is_it = |object: &Arc<K>| object.meta().uid.as_deref() == Some(uid);
+            if all.get(&key).is_some_and(|object| object.as_ref().is_some_and(is_it)) {
+                all.remove(&key);
+            }
+        });
+    }
+
+    /// Changes what is known; before anything was listed there is nothing to change, and the list will have it.
+    fn change(&self, change: impl FnOnce(&mut Objects<K>)) {
+        self.0.send_if_modified(|known| {
+            if let Known::Listed(all) = known {
+                change(all);
+            }
+            false
+        });
+    }
+
+    /// Takes in what a watch says; gives what came, changed or went.
+    fn take(&self, event: Seen<Whole>, listing: &mut Objects<K>) -> Vec<Changed<K>> {
+        let read = |whole: Whole| {
+            let version = whole.version().parse::<u64>().unwrap_or(u64::MAX);
+            let value = whole.value.unwrap_or_default();
+            let key = key(&value["metadata"]);
+            (key, version, serde_json::from_value::<K>(value).ok().map(Arc::new))
+        };
+        let (key, version, after) = match event {
+            Seen::Listing => {
+                listing.clear();
+                return Vec::new();
+            }
+            Seen::Listed(whole) => {
+                let (key, _, object) = read(whole);
+                listing.insert(key, object);
+                return Vec::new();
+            }
+            Seen::ListEnded => return self.replace(std::mem::take(listing)),
+            Seen::Applied(whole) => {
+                let (key, version, object) = read(whole);
+                (key, version, Some(object))
+            }
+            Seen::Deleted(whole) => {
+                let (key, version, _) = read(whole);
+                (key, version, None)
+            }
+            Seen::Live | Seen::Interrupted => return Vec::new(),
+        };
+        let mut changed = Vec::new();
+        self.change(|all| {
+            let known = all.get(&key).cloned().flatten();
+            // A write of windlass may be known before the watch tells of what was there before.
+            if known.as_ref().is_some_and(|known| version_of(&**known) > version) {
+                return;
+            }
+            let (before, after) = match after {
+                Some(after) => (all.insert(key, after.clone()), after),
+                None => (all.remove(&key), None),
+            };
+            changed.push(Changed { before: before.flatten(), after });
+        });
+        changed.retain(|it| it.before != it.after);
+        changed
+    }
+
+    /// Everything was listed.
+    fn replace(&self, now: Objects<K>) -> Vec<Changed<K>> {
+        let before = match self.0.send_replace(Known::Listed(now.clone())) {
+            Known::Listed(before) => before,
+            Known::Nothing | Known::Failed(_) => Objects::new(),
+        };
+        let keys: BTreeSet<&Key> = before.keys().chain(now.keys()).collect();
+        let of = |all: &Objects<K>, key: &Key| all.get(key).cloned().flatten();
+        let changed =
+            keys.into_iter().map(|key| Changed { before: of(&before, key), after: of(&now, key) });
+        changed.filter(|it| it.before != it.after).collect()
+    }
+
+    /// What was known goes on to hold; where nothing is known, it is said why.
+    fn failed(&self, why: &str) {
+        self.0.send_if_modified(|known| {
+            let is_unknown = !matches!(known, Known::Listed(_));
+            if is_unknown {
+                *known = Known::Failed(why.to_owned());
+            }
+            is_unknown
+        });
+    }
+}
+
+/// Follows the objects of a kind, for ever.
+pub(super) async fn follow<K: Tabled>(
+    context: Arc<Context>,
+    changed: impl Fn(&Context, Changed<K>),
+) {
+    let (table, settings) = (context.shared::<Table<K>>(), &context.settings);
+    let namespace = match K::NAMESPACED && !settings.watch_all_namespaces {
+        true => settings.runtime_namespace.as_str(),
+        false => "",
+    };
+    let mut events = pin!(context.cluster.watch_objects(&resource::<K>(), namespace, ""));
+    let mut listing = Objects::new();
+    while let Some(event) = events.next().await {
+        let all = match event {
+            Ok(event) => table.take(event, &mut listing),
+            Err(error) if is_absent::<K>(&context.cluster, &error).await => {
+                table.replace(Objects::new())
+            }
+            Err(error) => {
+                table.failed(&error.to_string());
+                continue;
+            }
+        };
+        for it in all {
+            changed(&context, it);
+        }
+    }
+}
+
+/// Whether there are no objects of a kind since it is not defined, as the API server says of its CRD.
+async fn is_absent<K: Tabled>(cluster: &Cluster, error: &ClusterError) -> bool {
+    if !error.is_unserved() {
+        return false;
+    }
+    let definitions = Resource {
+        gvk: Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        plural: "customresourcedefinitions".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    let name = format!("{}.{}", K::plural(&()), K::group(&()));
+    matches!(cluster.get(&definitions, "", &name).await, Ok(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, key: &str) -> Whole {
+        Whole::of(json!({
+            "metadata": {"namespace": "apps", "name": name, "uid": format!("uid-{name}")},
+            "spec": {"key": key, "phase": "PreUpgrade"},
+        }))
+    }
+
+    fn names(of: &[Arc<LifecycleEvent>]) -> Vec<&str> {
+        of.iter().map(|it| it.spec.key.as_str()).collect()
+    }
+
+    #[test]
+    fn what_was_not_listed_is_not_taken_for_nothing() {
+        let table = Table::<LifecycleEvent>::default();
+        assert!(table.listed("apps").unwrap_err().contains("have not been listed yet"));
+        table.failed("forbidden");
+        assert!(table.listed("apps").unwrap_err().contains("forbidden"));
+        let mut listing = Objects::new();
+        table.take(Seen::Listing, &mut listing);
+        table.take(Seen::Listed(object("a", "1")), &mut listing);
+        assert!(table.listed("apps").is_err(), "the list has not ended");
+        assert_eq!(table.take(Seen::ListEnded, &mut listing).len(), 1);
+        assert_eq!(names(&table.listed("apps").unwrap()), ["1"]);
+        assert!(table.listed("other").unwrap().is_empty());
+        table.failed("interrupted");
+        assert_eq!(names(&table.of("apps")), ["1"], "what was known stays");
+    }
+
+    #[test]
+    fn changes_are_told_once_and_own_writes_are_known_at_once() {
+        let (table, mut listing) = (Table::<LifecycleEvent>::default(), Objects::new());
+        table.take(Seen::ListEnded, &mut listing);
+        let created = serde_json::from_value(object("a", "1").value.unwrap()).unwrap();
+        table.insert(created);
+        assert_eq!(names(&table.of("apps")), ["1"]);
+        let mut changes = |event| table.take(event, &mut listing).len();
+        assert_eq!(changes(Seen::Applied(object("a", "1"))), 0, "it is what was written");
+        assert_eq!(changes(Seen::Applied(object("a", "2"))), 1);
+        table.remove("apps", "a", "another");
+        assert_eq!(names(&table.of("apps")), ["2"]);
+        table.remove("apps", "a", "uid-a");
+        assert!(table.of("apps").is_empty());
+        assert_eq!(changes(Seen::Deleted(object("a", "2"))), 0);
+        assert_eq!(changes(Seen::Applied(object("b", "3"))), 1);
+        assert_eq!(changes(Seen::Deleted(object("b", "3"))), 1);
+    }
+
+    #[test]
+    fn what_the_watch_tells_late_does_not_replace_what_was_written_since() {
+        let (table, mut listing) = (Table::<LifecycleEvent>::default(), Objects::new());
+        table.take(Seen::ListEnded, &mut listing);
+        let at = |version: &str, key: &str| {
+            let mut value = object("a", key).value.unwrap();
+            value["metadata"]["resourceVersion"] = json!(version);
+            Whole::read(value.to_string().as_bytes()).unwrap()
+        };
+        table.insert(serde_json::from_value(at("7", "new").value.unwrap()).unwrap());
+        assert!(table.take(Seen::Applied(at("5", "old")), &mut listing).is_empty());
+        assert!(table.take(Seen::Deleted(at("6", "old")), &mut listing).is_empty());
+        assert_eq!(names(&table.of("apps")), ["new"]);
+        assert_eq!(table.take(Seen::Applied(at("8", "newer")), &mut listing).len(), 1);
+        assert_eq!(table.take(Seen::Deleted(at("9", "newer")), &mut listing).len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_not_taken_for_absent() {
+        let (table, mut listing) = (Table::<LifecycleEvent>::default(), Objects::new());
+        let mut strange = object("a", "1").value.unwrap();
+        strange["spec"]["phase"] = json!("Future");
+        table.take(Seen::Listed(Whole::of(strange)), &mut listing);
+        table.take(Seen::ListEnded, &mut listing);
+        assert_eq!(table.listed("apps").unwrap_err(), "LifecycleEvent a cannot be read");
+        assert!(table.of("apps").is_empty());
+    }
+}
