@@ -4,7 +4,7 @@
 //! Elsewhere: the control plane of a test run (`bed`), one story's namespace (`story`), what a
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
 //! them (`flux`), a test in a process of its own (`again`), who wrote what (`audit`), manifests for
-//! repositories (`manifests`), windlass as it was installed (`installed`), the commands of a page (`tutorial`), charts and their releases (`release`), the servers around it
+//! repositories (`manifests`), windlass as it was installed (`installed`), the commands of a page (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), the servers around it
 //! (`crate::git_server`, `crate::operator`).
 //!
 //! ```no_run
@@ -25,6 +25,7 @@ mod bed;
 mod diagnosis;
 pub mod flux;
 pub mod installed;
+pub mod lifecycles;
 pub mod manifests;
 pub mod release;
 pub mod release_audits;

@@ -15,6 +15,7 @@ pub mod control_plane;
 pub mod git_server;
 pub mod harness;
 pub mod keeper;
+pub mod lifecycle_handler;
 pub mod operator;
 pub mod oracle;
 pub mod proxy;

@@ -12,8 +12,10 @@ use anyhow::{Context, Result, ensure};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use crds::lifecycle::LifecyclePhase;
 use e2e::harness::flux::{NEVER, SOON, condition, inventory, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target, Windlass};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -84,6 +86,34 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
     ensure!(owned(&story).await?.len() == COUNT - 2, "{:?}", owned(&story).await?);
     ensure_fetchable(&story, "app").await?;
     story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Result<()> {
+    let story = Story::begin("lifecycle-killed").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let phases = [LifecyclePhase::PreInstall, LifecyclePhase::PostInstall, LifecyclePhase::Promote];
+    let check = story.lifecycle("check", &phases.map(LifecyclePhase::as_str), json!({})).await?;
+    story.bind(&check, json!({})).await?;
+    let app = charts.release("app", json!({})).await?;
+    for phase in phases {
+        let event = story.await_asked(phase).await?;
+        windlass.operator.kill()?;
+        windlass.resume().await?;
+        // Answered while it is away the next time.
+        let again = story.await_asked(phase).await?;
+        ensure!(again.uid() == event.uid(), "{phase} was asked anew");
+        windlass.operator.kill()?;
+        story.answer(&event, "Succeeded", "").await?;
+        windlass.resume().await?;
+    }
+    story.await_revision(&app, 1).await?;
+    story.await_no_events().await?;
+    let created = story.creations(&["lifecycleevents", "releaseaudits"])?;
+    ensure!(created.len() == 4 && created.values().all(|count| *count == 1), "{created:?}");
+    story.end_lifecycles().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@
 
 mod adoption;
 mod appliers;
+mod approvals;
 mod audits;
 mod bad_input;
 mod bundle;
@@ -16,11 +17,14 @@ mod drift;
 mod flux_cli;
 mod helmfile_hooks;
 mod helmfile_levels;
+mod helmfile_lifecycles;
 mod helmfile_operator;
 mod helmfiles;
 mod hooks;
 mod install_and_upgrade;
 mod interop;
+mod lifecycle_handlers;
+mod lifecycles;
 mod places;
 mod post_renderers;
 mod readiness;

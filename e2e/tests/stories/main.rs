@@ -30,6 +30,7 @@ mod http_archive;
 mod ignore;
 mod image_signatures;
 mod kubectl_wait;
+mod lifecycles;
 mod oci_repository;
 mod overlay;
 mod ownership;

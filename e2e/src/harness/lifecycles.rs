@@ -1,0 +1,108 @@
+//! The words in which stories speak about lifecycles.
+//!
+//! Elsewhere: what they hold (`release`, `flux`).
+
+use anyhow::{Context as _, Result, ensure};
+use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent, LifecyclePhase};
+use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use super::flux::SOON;
+use super::{Story, Target};
+
+/// The API of lifecycles.
+pub const API: &str = "lifecycle.windlass.dev/v1alpha1";
+
+impl Story {
+    /// A Lifecycle that only this story has; gives its name. End the story with [`Story::end_lifecycles`].
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn lifecycle(&self, name: &str, phases: &[&str], more: Value) -> Result<String> {
+        let full = format!("{}-{name}", self.namespace);
+        let mut spec = json!({"key": name, "phases": phases});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        let object = json!({"apiVersion": API, "kind": "Lifecycle", "metadata": {"name": full}, "spec": spec});
+        self.apply_value(object).await?;
+        Ok(full)
+    }
+
+    /// Has a Lifecycle hold all HelmReleases of the story.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn bind(&self, lifecycle: &str, more: Value) -> Result<Target> {
+        let mut spec = json!({"lifecycle": lifecycle, "subjects": [{"kind": "HelmRelease"}]});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        let object = json!({"apiVersion": API, "kind": "LifecycleBinding",
+            "metadata": {"name": lifecycle}, "spec": spec});
+        self.apply_value(object).await?;
+        Ok(Target::of::<LifecycleBinding>(lifecycle))
+    }
+
+    /// The events of the story.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn lifecycle_events(&self) -> Result<Vec<LifecycleEvent>> {
+        let api = Api::<LifecycleEvent>::namespaced(self.client.clone(), &self.namespace);
+        Ok(api.list(&ListParams::default()).await?.items)
+    }
+
+    /// Waits until the one event of the story is of this phase.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub async fn await_asked(&self, phase: LifecyclePhase) -> Result<LifecycleEvent> {
+        self.await_until(&format!("a LifecycleEvent of {phase}"), SOON, async || {
+            let mut events = self.lifecycle_events().await?;
+            let event = events.pop().filter(|_| events.is_empty());
+            Ok(event.filter(|it| it.spec.phase == phase))
+        })
+        .await
+    }
+
+    /// Waits until the story has no event.
+    ///
+    /// # Errors
+    /// One stays.
+    pub async fn await_no_events(&self) -> Result<()> {
+        self.await_until("no LifecycleEvent to be left", SOON, async || {
+            Ok(self.lifecycle_events().await?.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    /// Answers an event as its controller would.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn answer(&self, event: &LifecycleEvent, phase: &str, message: &str) -> Result<()> {
+        let name = event.metadata.name.clone().context("an event has a name")?;
+        let status = json!({"phase": phase, "answeredBy": "checker", "message": message});
+        let target = Target::of::<LifecycleEvent>(&name);
+        self.merge_status(&target, json!({"status": status})).await.map(drop)
+    }
+
+    /// Ends a story with Lifecycles, which belong to no namespace.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn end_lifecycles(self) -> Result<()> {
+        let api = Api::<Lifecycle>::all(self.client.clone());
+        let mut gone = 0;
+        for object in api.list(&ListParams::default()).await?.items {
+            let name = object.metadata.name.unwrap_or_default();
+            if name.starts_with(&self.namespace) {
+                api.delete(&name, &DeleteParams::default()).await?;
+                gone += 1;
+            }
+        }
+        ensure!(gone > 0, "the story had no Lifecycle");
+        self.end().await
+    }
+}

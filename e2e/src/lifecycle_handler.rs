@@ -1,0 +1,75 @@
+//! A controller that answers the events of a Lifecycle: all that one needs, in a hundred lines. The same in a shell is
+//! `e2e/testbed/lifecycle-handler.sh`.
+//!
+//! It lists and watches LifecycleEvents by the label with its key, works on each that is open, and writes the status. It can be
+//! killed anywhere: what is not answered is seen again, and an answer is final, so that none is given twice.
+
+use anyhow::{Context as _, Result};
+use crds::lifecycle::{KEY_LABEL, LifecycleEvent, LifecycleEventSpec, LifecycleState};
+use futures::TryStreamExt as _;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+/// What a handler found.
+pub struct Finding {
+    /// Whether the operation may continue.
+    pub is_good: bool,
+    /// For people.
+    pub message: String,
+}
+
+/// Answers all events with a key in a namespace, for ever.
+///
+/// # Errors
+/// The API server refuses; whoever runs it starts it again.
+pub async fn handle(
+    client: Client,
+    namespace: &str,
+    key: &str,
+    find: impl AsyncFn(&LifecycleEventSpec) -> Result<Finding>,
+) -> Result<()> {
+    let user = own_name(&client).await?;
+    let events = Api::<LifecycleEvent>::namespaced(client, namespace);
+    let config = watcher::Config::default().labels(&format!("{KEY_LABEL}={key}"));
+    let mut seen = std::pin::pin!(watcher(events.clone(), config).applied_objects());
+    while let Some(event) = seen.try_next().await? {
+        let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
+        // One that is `Running` was begun by a process before this one.
+        if !matches!(state, LifecycleState::Pending | LifecycleState::Running) {
+            continue;
+        }
+        let running = json!({"phase": "Running", "answeredBy": user, "message": "checking"});
+        write(&events, &event, &running).await?;
+        let answer = match find(&event.spec).await {
+            Ok(Finding { is_good: true, message }) => ("Succeeded", message),
+            Ok(Finding { is_good: false, message }) => ("Failed", message),
+            Err(error) => ("Failed", format!("{error:#}")),
+        };
+        let (phase, message) = answer;
+        let answer = json!({"phase": phase, "answeredBy": user, "message": message});
+        write(&events, &event, &answer).await?;
+    }
+    Ok(())
+}
+
+/// Writes a status. An event that is gone, or was answered meanwhile, needs none.
+async fn write(events: &Api<LifecycleEvent>, event: &LifecycleEvent, status: &Value) -> Result<()> {
+    // The uid makes sure that an answer is never about another event of the same name.
+    let patch = Patch::Merge(json!({"metadata": {"uid": event.uid()}, "status": status}));
+    let written = events.patch_status(&event.name_any(), &PatchParams::default(), &patch).await;
+    match written {
+        Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => Ok(()),
+        written => written.map(drop).context("an event cannot be answered"),
+    }
+}
+
+/// What the API server calls this controller, as which it has to answer.
+async fn own_name(client: &Client) -> Result<String> {
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    let user = review.status.and_then(|it| it.user_info).and_then(|it| it.username);
+    user.context("the API server does not name this user")
+}

@@ -1,0 +1,61 @@
+//! How others answer: a controller, and a shell script with kubectl. Neither has more rights than the page says.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use crds::lifecycle::{LifecycleEventSpec, LifecyclePhase};
+use e2e::binaries::Binaries;
+use e2e::harness::Story;
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release_audits::await_audits;
+use e2e::lifecycle_handler::{Finding, handle};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_and_a_shell_script_answer_for_their_lifecycles() -> Result<()> {
+    let story = Story::with_windlass("handlers").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let checked = story.lifecycle("checked", &["PreInstall", "PreUpgrade"], json!({})).await?;
+    story.bind(&checked, json!({"parameters": {"least": "1.0.0"}})).await?;
+    let scripted = story.lifecycle("scripted", &["PostInstall"], json!({})).await?;
+    story.bind(&scripted, json!({"parameters": {"rate": "200"}})).await?;
+    let find = async |asked: &LifecycleEventSpec| {
+        let version = asked.to.as_ref().and_then(|it| it.chart_version.clone());
+        let version = version.context("an upgrade has a version")?;
+        let is_good = version != "1.1.0";
+        Ok(Finding { is_good, message: format!("version {version} was checked") })
+    };
+    tokio::select! {
+        ended = handle(story.client.clone(), &story.namespace, "checked", find) => {
+            bail!("the controller ended: {ended:?}");
+        }
+        told = releases(&story, &charts) => told?,
+    }
+    story.end_lifecycles().await
+}
+
+/// An installation that both let continue, and an upgrade that the controller does not.
+async fn releases(story: &Story, charts: &Charts<'_>) -> Result<()> {
+    let app = charts.release("app", json!({})).await?;
+    story.await_asked(LifecyclePhase::PostInstall).await?;
+    let kubectl = Binaries::ensure()?.path("kubectl")?.to_owned();
+    let folder = kubectl.parent().context("kubectl has no folder")?;
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/lifecycle-handler.sh");
+    let output = Command::new(script)
+        .args([&story.namespace, "scripted", "grep -q '\"rate\":\"200\"' && echo 'load is fine'"])
+        .env("PATH", path)
+        .env("KUBECONFIG", story.kubeconfig())
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    story.await_revision(&app, 1).await?;
+    let install = await_audits(story, 1).await?.remove(0).spec;
+    let messages: Vec<&str> =
+        install.lifecycles.iter().filter_map(|it| it.message.as_deref()).collect();
+    ensure!(messages == ["version 1.0.0 was checked", "load is fine"], "{messages:?}");
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let told = story.await_told(&app, "version 1.1.0 was checked").await?;
+    ensure!(told.starts_with("LifecycleFailed"), "{told}");
+    Ok(())
+}
