@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use crate::authority::Authority;
 use crate::binaries::Binaries;
 use crate::keeper::Keeper;
+use crate::random::Random;
 
 pub use kubeconfig::client;
 pub use state::State;
@@ -209,15 +210,25 @@ impl Drop for ControlPlane {
     }
 }
 
+/// Where ports are looked for: below those that a kernel gives to outgoing connections, one of which could have the port of a
+/// program that is killed and started again.
+const PORTS: std::ops::Range<u16> = 15_000..32_000;
+
 /// Ports that nobody listens on. They are all held before any is let go, so they differ; until a
 /// program binds its own, another may take it, which the start notices and repeats.
 pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let mut random = Random::new(Random::seed() ^ (u64::from(std::process::id()) << 32));
     let mut held = Vec::with_capacity(N);
+    for _ in 0..PORTS.len() {
+        if held.len() == N {
+            break;
+        }
+        let port = PORTS.start + u16::try_from(random.below(PORTS.len()))?;
+        held.extend(TcpListener::bind(("127.0.0.1", port)));
+    }
     let mut ports = [0; N];
-    for port in &mut ports {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on loopback")?;
-        *port = listener.local_addr()?.port();
-        held.push(listener);
+    for (at, port) in ports.iter_mut().enumerate() {
+        *port = held.get(at).context("no free port on loopback")?.local_addr()?.port();
     }
     Ok(ports)
 }

@@ -3,7 +3,6 @@
 //! Here: starting it open, with a password, over TLS; pushing artifacts to it, as `flux push artifact` would.
 //! It gives no tokens and no referrers: whoever needs those answers writes a server of their own.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::authority::Authority;
+use crate::control_plane::free_ports;
 use crate::keeper::Keeper;
 
 /// Who may pull and push where a password is asked for.
@@ -71,8 +71,7 @@ impl Registry {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("windlass-registry-").tempdir()?.keep();
         let keeper = Keeper::start(Some(&folder))?;
-        // The port is free again before the registry takes it; nobody else asks for this one.
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let [port] = free_ports()?;
         let host = format!("127.0.0.1:{port}");
         let mut config = json!({
             "version": 0.1,
