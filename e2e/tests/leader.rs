@@ -16,8 +16,8 @@ use serde_json::json;
 
 /// An election in which a leader that vanished is followed within seconds.
 const SHORT: [&str; 3] = [
-    "--leader-election-lease-duration=6s",
-    "--leader-election-renew-deadline=4s",
+    "--leader-election-lease-duration=12s",
+    "--leader-election-renew-deadline=10s",
     "--leader-election-retry-period=500ms",
 ];
 
@@ -91,7 +91,7 @@ async fn hand_over(story: &Story, a: &mut Windlass, b: &mut Windlass) -> Result<
     let status = a.operator.await_end(SOON)?;
     ensure!(!status.success(), "it ended with {status}");
     let log = a.operator.log()?;
-    ensure!(log.contains("could not be renewed for 4s"), "{}", a.operator.tail(10));
+    ensure!(log.contains("could not be renewed for 10s"), "{}", a.operator.tail(10));
     await_write(story, "pod-b").await?;
 
     a.resume().await?;

@@ -284,6 +284,9 @@ async fn ends(story: &Story, shop: &Target, maps: &Api<ConfigMap>) -> Result<()>
     story.await_object(shop, SOON, is_left).await?;
     story.delete(&Target::new("v1", "Secret", "dead")).await?;
     story.await_gone(shop, SOON).await?;
+    // It is recorded beside the run, and so perhaps after it.
+    let lost = format!("unable to uninstall release dead/{own}/other");
+    story.await_event("Helmfile", "shop", &lost).await?;
     let told = story.events("Helmfile", "shop").await?;
     let of = |release: &str| {
         let text = format!("unable to uninstall release {release}");
