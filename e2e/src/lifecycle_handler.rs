@@ -24,7 +24,7 @@ pub struct Finding {
 /// Answers all events with a key in a namespace, for ever.
 ///
 /// # Errors
-/// The API server refuses; whoever runs it starts it again.
+/// The API server rejects a request; the caller then starts the handler again.
 pub async fn handle(
     client: Client,
     namespace: &str,

@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 5;
 /// The flags of `windlass approve`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
-    /// A LifecycleEvent by its name, or KIND/NAME of the object that waits
+    /// Name of a LifecycleEvent, or KIND/NAME of the object that is held
     #[arg(value_name = "EVENT|KIND/NAME")]
     what: String,
     #[command(flatten)]
@@ -85,7 +85,7 @@ async fn chosen(site: &Site, what: &str) -> anyhow::Result<LifecycleEvent> {
     meant(found, what)
 }
 
-/// Of some events the one that a word means: by its name, or the one that waits for an approval of an object.
+/// The event that the user names: by its own name, or by the object that waits for an approval.
 fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEvent> {
     let Some((kind, name)) = what.split_once('/') else {
         let event = found.into_iter().find(|it| it.name_any() == what);

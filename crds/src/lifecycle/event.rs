@@ -60,7 +60,7 @@ pub struct LifecycleEventSpec {
     #[schemars(length(max = 512))]
     pub operation: String,
 
-    /// What is there.
+    /// The revision before the operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<LifecycleRevision>,
 

@@ -1,4 +1,4 @@
-//! Users approve an operation by `windlass approve`; the API server refuses those who may not, and whoever speaks for others.
+//! Users approve an operation by `windlass approve`; the API server rejects approvals without the right or in other names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -14,7 +14,7 @@ use crate::controllers::context::Context;
 pub(crate) struct Attempt {
     /// What it is called: the same as long as it is the same.
     pub(crate) operation: String,
-    /// What is there.
+    /// The revision before it.
     pub(crate) from: Option<Revision>,
     /// What is to be there.
     pub(crate) to: Option<Revision>,
