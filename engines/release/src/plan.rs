@@ -426,7 +426,7 @@ impl Run<'_> {
         let desired = self.desired;
         let forced = desired.requests.forces(&self.observed.status);
         if self.observed.ran.has_remediated() {
-            return Ok(self.after_remediation(status));
+            return Ok(self.dismissal(None).unwrap_or_else(|| self.after_remediation(status)));
         }
         if let Some((action, record)) = self.half_removed() {
             return Ok(self.begin_on(action, record, status));

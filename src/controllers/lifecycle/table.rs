@@ -85,6 +85,20 @@ fn version_of<K: kube::Resource>(object: &K) -> u64 {
     version.and_then(|it| it.parse().ok()).unwrap_or_default()
 }
 
+/// Whether what is known of an object is newer than a version of it.
+fn is_newer<K: kube::Resource>(known: Option<&Option<Arc<K>>>, version: u64) -> bool {
+    known.and_then(Option::as_ref).is_some_and(|known| version_of(&**known) > version)
+}
+
+/// The objects of a namespace.
+fn within<'o, K>(
+    all: &'o Objects<K>,
+    namespace: &'o str,
+) -> impl Iterator<Item = (&'o Key, &'o Option<Arc<K>>)> {
+    let first = (namespace.to_owned(), String::new());
+    all.range(first..).take_while(move |((of, _), _)| of == namespace)
+}
+
 fn key(metadata: &Value) -> Key {
     let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
     (text("namespace"), text("name"))
@@ -106,8 +120,7 @@ impl<K: Tabled> Table<K> {
         self.ready()?;
         let known = self.0.borrow();
         let Known::Listed(all) = &*known else { return Ok(Vec::new()) };
-        let of = all.iter().filter(|((it, _), _)| it == namespace);
-        let read = of.map(|((_, name), object)| {
+        let read = within(all, namespace).map(|((_, name), object)| {
             object.clone().ok_or_else(|| format!("{} {name} cannot be read", K::kind(&())))
         });
         read.collect()
@@ -130,8 +143,7 @@ impl<K: Tabled> Table<K> {
     pub(crate) fn of(&self, namespace: &str) -> Vec<Arc<K>> {
         match &*self.0.borrow() {
             Known::Listed(all) => {
-                let of = all.iter().filter(|((it, _), _)| it == namespace);
-                of.filter_map(|(_, object)| object.clone()).collect()
+                within(all, namespace).filter_map(|(_, object)| object.clone()).collect()
             }
             Known::Nothing | Known::Failed(_) => Vec::new(),
         }
@@ -145,14 +157,18 @@ impl<K: Tabled> Table<K> {
         }
     }
 
-    /// An object as the API server answered a write.
+    /// An object as the API server answered a write, unless the watch has told of a later version meanwhile.
     pub(crate) fn insert(&self, object: K) {
         let metadata = object.meta();
         let key = (
             metadata.namespace.clone().unwrap_or_default(),
             metadata.name.clone().unwrap_or_default(),
         );
-        self.change(|all| drop(all.insert(key, Some(Arc::new(object)))));
+        self.change(|all| {
+            if !is_newer(all.get(&key), version_of(&object)) {
+                all.insert(key, Some(Arc::new(object)));
+            }
+        });
     }
 
     /// An object was deleted.
@@ -207,9 +223,8 @@ impl<K: Tabled> Table<K> {
         };
         let mut changed = Vec::new();
         self.change(|all| {
-            let known = all.get(&key).cloned().flatten();
             // A write of windlass may be known before the watch tells of what was there before.
-            if known.as_ref().is_some_and(|known| version_of(&**known) > version) {
+            if is_newer(all.get(&key), version) {
                 return;
             }
             let (before, after) = match after {
@@ -358,6 +373,12 @@ mod tests {
         assert!(table.take(Seen::Deleted(at("6", "old")), &mut listing).is_empty());
         assert_eq!(names(&table.of("apps")), ["new"]);
         assert_eq!(table.take(Seen::Applied(at("8", "newer")), &mut listing).len(), 1);
+        table.insert(serde_json::from_value(at("7", "late").value.unwrap()).unwrap());
+        assert_eq!(
+            names(&table.of("apps")),
+            ["newer"],
+            "an answer to a write may come after the watch"
+        );
         assert_eq!(table.take(Seen::Deleted(at("9", "newer")), &mut listing).len(), 1);
     }
 

@@ -189,6 +189,22 @@ fn rollbacks_and_removals_are_held() {
 }
 
 #[test]
+fn a_run_that_ends_with_a_rollback_leaves_no_event() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired.upgrade.remediation.remediate_last_failure = Some(true);
+    world.desired.lifecycles.holds = vec![hold("a", &[Phase::Promote, Phase::PostRollback])];
+    assert!(step(&mut world).contains("ask a at Promote"));
+    world.answer(State::Failed);
+    assert!(step(&mut world).contains("ask a at PostRollback"));
+    world.answer(State::Succeeded);
+    let told = step(&mut world);
+    assert!(told.contains("stalled RetriesExceeded"), "{told}");
+    assert!(world.asked.is_empty(), "no later run comes to delete it: {:?}", world.asked);
+}
+
+#[test]
 fn nothing_begins_while_it_is_not_known_what_holds_it() {
     let mut world = held(Vec::new());
     world.desired.lifecycles.unknown = Some("cannot list".to_owned());
