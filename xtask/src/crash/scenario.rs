@@ -6,6 +6,7 @@ mod crds;
 mod helm_release;
 mod helmfile;
 mod kustomization;
+mod lifecycle;
 
 use e2e::git_server::{Access, GitServer, Repository};
 use e2e::harness::{Story, Target};
@@ -20,6 +21,7 @@ pub(super) fn all() -> Vec<fn() -> Box<dyn Scenario>> {
         || Box::new(kustomization::Kustomizations),
         || Box::new(helm_release::HelmReleases),
         || Box::new(helmfile::Helmfiles),
+        || Box::new(lifecycle::Lifecycles),
         || Box::new(crds::Definitions::default()),
     ]
 }
