@@ -6,16 +6,19 @@
 mod binding;
 mod definition;
 mod event;
+mod handler;
 
 use crate::choice::choice;
 
 pub use binding::{LifecycleBinding, LifecycleBindingSpec, LifecycleSubject, SubjectKind};
-pub use definition::{
-    ApprovalHandler, Lifecycle, LifecycleHandler, LifecycleSpec, OnTimeout, RequiredLifecycle,
-};
+pub use definition::{Lifecycle, LifecycleSpec, OnTimeout, RequiredLifecycle};
 pub use event::{
     EventSubject, LifecycleApproval, LifecycleEvent, LifecycleEventSpec, LifecycleEventStatus,
     LifecycleProgress, LifecycleRelease, LifecycleRevision, LifecycleState,
+};
+pub use handler::{
+    ApprovalHandler, HttpCheckHandler, HttpMethod, JobHandler, JobTemplate, LifecycleHandler,
+    MetricsHandler, PauseHandler, WaitForHandler,
 };
 
 /// The label of a LifecycleEvent that has the key of its Lifecycle.

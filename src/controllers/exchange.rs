@@ -25,14 +25,34 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 pub(crate) async fn exchange(clients: &Clients, request: &Request) -> Outcome {
     let never = |text: String| (text, false);
     let url = Url::parse(&request.url).map_err(|error| never(format!("invalid URL: {error}")))?;
-    clients.egress().admits(&url).map_err(|refused| never(refused.to_string()))?;
     let tls = request.tls.as_deref().map(tls).unwrap_or_default();
     let proxy = request.proxy.as_deref().map(proxy).transpose().map_err(never)?;
-    let client = clients.client(&tls, proxy.as_ref()).map_err(|error| never(error.to_string()))?;
     let method =
         Method::from_bytes(request.method.as_bytes()).map_err(|error| never(error.to_string()))?;
     let headers = headers(request).map_err(never)?;
-    let sent = client.request(method, url).headers(headers).body(request.body.clone());
+    let letter = Letter { method, url, headers, body: request.body.clone() };
+    send(clients, (&tls, proxy.as_ref()), letter, MAX_ANSWER).await
+}
+
+/// A request without what it takes to reach the server.
+pub(crate) struct Letter {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Sends a request and reads the answer, of which no more than so many bytes count; errors are as those of [`exchange`].
+pub(crate) async fn send(
+    clients: &Clients,
+    (tls, proxy): (&Tls, Option<&Proxy>),
+    Letter { method, url, headers, body }: Letter,
+    most: usize,
+) -> Outcome {
+    let never = |text: String| (text, false);
+    clients.egress().admits(&url).map_err(|refused| never(refused.to_string()))?;
+    let client = clients.client(tls, proxy).map_err(|error| never(error.to_string()))?;
+    let sent = client.request(method, url).headers(headers).body(body);
     let mut answer = sent.send().await.map_err(|error| failed(&error.without_url()))?;
     let headers = answer.headers().iter();
     let headers = headers.map(|(name, value)| {
@@ -41,9 +61,9 @@ pub(crate) async fn exchange(clients: &Clients, request: &Request) -> Outcome {
     let mut read =
         Response { status: answer.status().as_u16(), headers: headers.collect(), body: Vec::new() };
     while let Some(piece) = answer.chunk().await.map_err(|error| failed(&error.without_url()))? {
-        let room = MAX_ANSWER - read.body.len();
+        let room = most - read.body.len();
         read.body.extend_from_slice(piece.get(..room).unwrap_or(&piece));
-        if read.body.len() >= MAX_ANSWER {
+        if read.body.len() >= most {
             break;
         }
     }

@@ -4,10 +4,11 @@
 //! writes itself is in the cache at once; the cache is never behind what a run did.
 //!
 //! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`table`), objects without a
-//! journal (`attempt`). Elsewhere: which lifecycle holds what and what an answer means (engine `lifecycle`), when operations
+//! journal (`attempt`), what windlass itself answers (`handlers`). Elsewhere: which lifecycle holds what and what an answer means (engine `lifecycle`), when operations
 //! wait (engine `release`), who waits (`releaser`, `kustomization::held`).
 
 pub(crate) mod attempt;
+pub(crate) mod handlers;
 pub(crate) mod table;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use release::hold::Lifecycles;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use self::handlers::Handlers;
 use self::table::{Changed, Table, resource};
 use super::context::Context;
 use super::namespaces::Namespaces;
@@ -48,6 +50,7 @@ pub(crate) async fn follow_lifecycles(context: Arc<Context>, stop: CancellationT
         let object = changed.after.or(changed.before);
         let name = object.map(|object| object.name_any()).unwrap_or_default();
         wake(context, &|event| event.spec.lifecycle == name);
+        context.shared::<Handlers>().lifecycle_changed(&name);
     };
     stop.run_until_cancelled(table::follow(context, changed)).await;
 }
@@ -70,12 +73,15 @@ pub(crate) async fn follow_events(context: Arc<Context>, stop: CancellationToken
             (status.phase, status.approvals)
         };
         if before.as_ref().map(said) != after.as_ref().map(said)
-            && let Some(event) = after.or(before)
+            && let Some(event) = after.as_ref().or(before.as_ref())
         {
-            context.hub.wake(&waiting(&event), WakeReason::Waiting);
+            context.hub.wake(&waiting(event), WakeReason::Waiting);
         }
+        context.shared::<Handlers>().event_changed(before.as_deref(), after.as_ref());
     };
-    stop.run_until_cancelled(table::follow(context, changed)).await;
+    let handled = handlers::run(context.clone());
+    stop.run_until_cancelled(async { tokio::join!(table::follow(context, changed), handled) })
+        .await;
 }
 
 /// Wakes who waits for some events.
@@ -236,11 +242,11 @@ fn timeout(object: &Lifecycle) -> Result<Duration, String> {
     reconcile::parse_duration(text.as_str()).map_err(|error| format!("spec.timeout: {error}"))
 }
 
-/// How many users have to approve; 0 if a controller answers.
+/// How many users have to approve; 0 if a controller answers, or windlass itself.
 fn approvals(object: &Lifecycle) -> Result<u16, String> {
     let Some(handler) = &object.spec.handler else { return Ok(0) };
     let Some(approval) = &handler.approval else {
-        return Err("spec.handler has no handler that this version of windlass knows".to_owned());
+        return handlers::Handler::of(handler).map(|_| 0);
     };
     Ok(u16::try_from(approval.count.unwrap_or(1)).unwrap_or(u16::MAX).max(1))
 }
@@ -391,10 +397,10 @@ pub(crate) async fn ask(
     asking: &Asking<'_>,
     ask: &Ask,
 ) -> Result<Option<String>, ClusterError> {
-    let (event, table) = (asked(asking, ask), context.shared::<Table<LifecycleEvent>>());
+    let event = asked(asking, ask);
     let error = match context.cluster.create(&event, MANAGER).await {
         Ok(created) => {
-            table.insert(created);
+            asked_now(context, created);
             return Ok(None);
         }
         Err(error) => error,
@@ -409,7 +415,7 @@ pub(crate) async fn ask(
     let found = part.objects.into_iter().next().map(objects::Object::into_value);
     match found.map(serde_json::from_value::<LifecycleEvent>) {
         Some(Ok(found)) if is_same(&found.spec, &event.spec) => {
-            table.insert(found);
+            asked_now(context, found);
             Ok(None)
         }
         Some(_) => Ok(Some(format!(
@@ -418,6 +424,13 @@ pub(crate) async fn ask(
         ))),
         // It was deleted meanwhile.
         None => Err(error),
+    }
+}
+
+/// An event is there, which the watch may tell of later, or may have told of before.
+fn asked_now(context: &Context, event: LifecycleEvent) {
+    if let Some(event) = context.shared::<Table<LifecycleEvent>>().insert(event) {
+        context.shared::<Handlers>().event_changed(None, Some(&event));
     }
 }
 
@@ -439,7 +452,10 @@ pub(crate) async fn dismiss(context: &Context, namespace: &str, over: &[Dismisse
             }
         }
         match context.cluster.delete(&events, namespace, name, uid).await {
-            Ok(()) => table.remove(namespace, name, uid),
+            Ok(()) => {
+                let gone = table.remove(namespace, name, uid);
+                context.shared::<Handlers>().event_changed(gone.as_deref(), None);
+            }
             Err(error) => {
                 tracing::error!(namespace, name, error = %error, "failed to delete a LifecycleEvent, retrying later");
             }

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LifecyclePhase;
+use super::{LifecycleHandler, LifecyclePhase};
 use crate::GoDuration;
 use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, custom_resource};
@@ -73,27 +73,6 @@ choice! {
         /// The operation waits until the event is answered.
         Hold = "Hold",
     }
-}
-
-/// What windlass itself does with events: exactly one of these.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
-pub struct LifecycleHandler {
-    /// Users approve, such as with `windlass approve`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub approval: Option<ApprovalHandler>,
-}
-
-/// How many users have to approve.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
-pub struct ApprovalHandler {
-    /// How many different users have to approve.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 16), extend("default" = 1))]
-    pub count: Option<i64>,
 }
 
 /// The namespaces that require a lifecycle.

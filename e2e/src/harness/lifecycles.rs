@@ -66,6 +66,18 @@ impl Story {
         .await
     }
 
+    /// Waits until there is an event of a Lifecycle.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub async fn await_event_of(&self, lifecycle: &str) -> Result<LifecycleEvent> {
+        self.await_until(&format!("a LifecycleEvent of {lifecycle}"), SOON, async || {
+            let events = self.lifecycle_events().await?;
+            Ok(events.into_iter().find(|it| it.spec.lifecycle == lifecycle))
+        })
+        .await
+    }
+
     /// Waits until the story has no event.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ mod helmfiles;
 mod hooks;
 mod install_and_upgrade;
 mod interop;
+mod lifecycle_checks;
 mod lifecycle_handlers;
 mod lifecycles;
 mod places;

@@ -8,21 +8,26 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// Lets the account `tenant` do anything with these resources of the story's namespace, and nothing else.
-async fn allow(story: &Story, resources: &[&str]) -> Result<()> {
-    let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": ["*"]}]);
+/// Lets the account `tenant` do anything with these resources of the story's namespace.
+pub(crate) async fn allow(story: &Story, resources: &[&str]) -> Result<()> {
+    allow_in(story, "", resources).await
+}
+
+/// The same with resources of a group, for which there is a Role of its own.
+pub(crate) async fn allow_in(story: &Story, group: &str, resources: &[&str]) -> Result<()> {
+    let name = format!("tenant{group}");
+    let rules = json!([{"apiGroups": [group], "resources": resources, "verbs": ["*"]}]);
     let role =
-        json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "tenant"}, "rules": rules});
+        json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": name}, "rules": rules});
     story.apply_value(role).await?;
-    let reference =
-        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"});
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
     let subject = json!({"kind": "ServiceAccount", "name": "tenant", "namespace": story.namespace});
-    let binding = json!({"apiVersion": RBAC, "kind": "RoleBinding", "metadata": {"name": "tenant"},
+    let binding = json!({"apiVersion": RBAC, "kind": "RoleBinding", "metadata": {"name": name},
         "roleRef": reference, "subjects": [subject]});
     story.apply_value(binding).await.map(drop)
 }
 
-async fn account(story: &Story) -> Result<()> {
+pub(crate) async fn account(story: &Story) -> Result<()> {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}});
     story.apply_value(account).await.map(drop)

@@ -10,12 +10,15 @@
 //! (`crds::lifecycle`), reading and writing them (the program).
 
 mod ask;
+mod check;
 mod event;
 mod judge;
 mod phase;
 mod select;
+mod variables;
 
 pub use ask::{Ask, Dismissed, Question, Revision, Stand, dismissed};
+pub use check::{Bounds, Finding, completion, measurement, pause, promoted};
 pub use event::{Approval, Event, State, event_name};
 pub use judge::{Answer, Outcome, Verdict, judge};
 pub use phase::Phase;
@@ -23,3 +26,4 @@ pub use select::{
     Binding, Hold, Lifecycle, MAX_HOLDS, OnTimeout, Requirement, SelectError, Selector, Subject,
     SubjectSelector, holds,
 };
+pub use variables::{Place, Variables};

@@ -149,6 +149,14 @@ impl<K: Tabled> Table<K> {
         }
     }
 
+    /// An object, if it is known and can be read.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        match &*self.0.borrow() {
+            Known::Listed(all) => all.get(&(namespace.to_owned(), name.to_owned()))?.clone(),
+            Known::Nothing | Known::Failed(_) => None,
+        }
+    }
+
     /// All objects that are known and can be read.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         match &*self.0.borrow() {
@@ -157,29 +165,36 @@ impl<K: Tabled> Table<K> {
         }
     }
 
-    /// An object as the API server answered a write, unless the watch has told of a later version meanwhile.
-    pub(crate) fn insert(&self, object: K) {
+    /// Keeps an object as the API server answered a write, and returns it. If the watch has told of a later version
+    /// meanwhile, that one stays. No change is announced for it.
+    pub(crate) fn insert(&self, object: K) -> Option<Arc<K>> {
         let metadata = object.meta();
         let key = (
             metadata.namespace.clone().unwrap_or_default(),
             metadata.name.clone().unwrap_or_default(),
         );
+        let object = Arc::new(object);
+        let mut kept = None;
         self.change(|all| {
-            if !is_newer(all.get(&key), version_of(&object)) {
-                all.insert(key, Some(Arc::new(object)));
+            if !is_newer(all.get(&key), version_of(&*object)) {
+                all.insert(key, Some(object.clone()));
+                kept = Some(object);
             }
         });
+        kept
     }
 
-    /// An object was deleted.
-    pub(crate) fn remove(&self, namespace: &str, name: &str, uid: &str) {
+    /// An object was deleted; returns it if it was known. No change is announced for it.
+    pub(crate) fn remove(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<K>> {
+        let mut removed = None;
         self.change(|all| {
             let key = (namespace.to_owned(), name.to_owned());
             let is_it = |object: &Arc<K>| object.meta().uid.as_deref() == Some(uid);
             if all.get(&key).is_some_and(|object| object.as_ref().is_some_and(is_it)) {
-                all.remove(&key);
+                removed = all.remove(&key).flatten();
             }
         });
+        removed
     }
 
     /// Changes what is known; before anything was listed there is nothing to change, and the list will have it.
@@ -345,14 +360,14 @@ mod tests {
         let (table, mut listing) = (Table::<LifecycleEvent>::default(), Objects::new());
         table.take(Seen::ListEnded, &mut listing);
         let created = serde_json::from_value(object("a", "1").value.unwrap()).unwrap();
-        table.insert(created);
+        assert!(table.insert(created).is_some());
         assert_eq!(names(&table.of("apps")), ["1"]);
         let mut changes = |event| table.take(event, &mut listing).len();
         assert_eq!(changes(Seen::Applied(object("a", "1"))), 0, "it is what was written");
         assert_eq!(changes(Seen::Applied(object("a", "2"))), 1);
-        table.remove("apps", "a", "another");
+        assert!(table.remove("apps", "a", "another").is_none());
         assert_eq!(names(&table.of("apps")), ["2"]);
-        table.remove("apps", "a", "uid-a");
+        assert!(table.remove("apps", "a", "uid-a").is_some());
         assert!(table.of("apps").is_empty());
         assert_eq!(changes(Seen::Deleted(object("a", "2"))), 0);
         assert_eq!(changes(Seen::Applied(object("b", "3"))), 1);
@@ -373,7 +388,8 @@ mod tests {
         assert!(table.take(Seen::Deleted(at("6", "old")), &mut listing).is_empty());
         assert_eq!(names(&table.of("apps")), ["new"]);
         assert_eq!(table.take(Seen::Applied(at("8", "newer")), &mut listing).len(), 1);
-        table.insert(serde_json::from_value(at("7", "late").value.unwrap()).unwrap());
+        let late = serde_json::from_value(at("7", "late").value.unwrap()).unwrap();
+        assert!(table.insert(late).is_none());
         assert_eq!(
             names(&table.of("apps")),
             ["newer"],
