@@ -8,4 +8,5 @@ mod deep;
 mod faults;
 mod flux;
 mod gates;
+mod lifecycle_matrix;
 mod remote;

@@ -4,7 +4,7 @@
 //! an attempt finds them again, also in another process.
 //! Elsewhere: which lifecycles hold it, and asking them (`controllers::lifecycle`); corrections of drift are not held.
 
-use crds::kustomize::Kustomization;
+use crds::kustomize::{Kustomization, KustomizationSpec};
 use kube::core::{Resource as _, ResourceExt as _};
 use lifecycle::{Answer, Phase, Revision};
 use reconcile::{Rest, Wake};
@@ -36,6 +36,13 @@ fn operation(object: &Kustomization, parts: &[&str]) -> String {
     format!("{}.{}", object.name_any(), &hex::encode(hash.finalize())[..12])
 }
 
+/// What a spec asks for: a suspension does not make it another one, and what was answered meanwhile counts.
+fn asked_of(object: &Kustomization) -> String {
+    let spec = KustomizationSpec { suspend: false, ..object.spec.clone() };
+    // A spec that was read can be written.
+    serde_json::to_string(&spec).unwrap_or_default()
+}
+
 fn revision(of: &str) -> Revision {
     Revision { revision: of.to_owned(), ..Revision::default() }
 }
@@ -43,13 +50,13 @@ fn revision(of: &str) -> Revision {
 impl Held {
     /// What holds an attempt to apply a build.
     pub(super) fn build(session: &Session, object: &Kustomization, judged: &Judged) -> Self {
-        let Judged { generation, digest, revision: to } = judged;
+        let Judged { digest, revision: to, .. } = judged;
         let applied =
             object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
         Self {
             lifecycles: gates::holding(&session.context, object),
             attempt: Attempt {
-                operation: operation(object, &[&generation.to_string(), digest, to]),
+                operation: operation(object, &[&asked_of(object), digest, to]),
                 from: applied.map(revision),
                 to: Some(revision(to)),
             },

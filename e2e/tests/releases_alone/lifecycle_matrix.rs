@@ -1,0 +1,305 @@
+//! Every phase with every outcome, of a HelmRelease, a Helmfile and a Kustomization.
+//!
+//! A windlass of its own is killed in the middle of all of them. Elsewhere: what else follows from an answer
+//! (`releases/lifecycles.rs`, `releases/helmfile_lifecycles.rs`, `stories/lifecycles.rs`).
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use crds::lifecycle::{LifecycleBinding, LifecycleEvent};
+use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::CONFIG;
+use e2e::harness::{Story, Target, Windlass};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+/// How many cases are played at once.
+const AT_ONCE: usize = 16;
+
+const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+const HELMFILE: &str = "releases:\n- name: {{ .Values.name }}\n  chart: ./app\n  values: [{value: {{ .Values.value }}}]\n";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    HelmRelease,
+    Helmfile,
+    Kustomization,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Succeeded,
+    Failed,
+    TimedOut,
+    /// Something newer comes while it waits.
+    Newer,
+    /// It is suspended while it waits, and answered meanwhile.
+    Suspended,
+    /// Its windlass is killed while it waits.
+    Killed,
+}
+
+/// One object that a Lifecycle of its own holds at one phase.
+#[derive(Debug, Clone)]
+struct Case {
+    kind: Kind,
+    phase: &'static str,
+    outcome: Outcome,
+}
+
+const INSTALL: [&str; 2] = ["PreInstall", "PostInstall"];
+const UPGRADE: [&str; 3] = ["PreUpgrade", "PostUpgrade", "Promote"];
+const DELETE: [&str; 2] = ["PreDelete", "PostDelete"];
+
+fn cases(kind: Kind, outcomes: &[Outcome]) -> Vec<Case> {
+    let phases = INSTALL.iter().chain(&UPGRADE).chain(&DELETE);
+    let all = phases.flat_map(|phase| {
+        let is_removal = DELETE.contains(phase);
+        // Nothing is newer than a removal, and what is suspended goes without one.
+        let is_none = |it: &Outcome| matches!(it, Outcome::Newer | Outcome::Suspended);
+        let its = outcomes.iter().filter(move |it| !is_removal || !is_none(it));
+        its.map(|outcome| Case { kind, phase, outcome: *outcome })
+    });
+    all.collect()
+}
+
+impl Case {
+    fn name(&self) -> String {
+        format!("{:?}-{:?}", self.outcome, self.phase).to_lowercase().replace('"', "")
+    }
+
+    fn target(&self) -> Target {
+        let name = self.name();
+        match self.kind {
+            Kind::HelmRelease => Target::helm_release(&name),
+            Kind::Helmfile => Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", &name),
+            Kind::Kustomization => Target::kustomization(&name),
+        }
+    }
+
+    /// The object with a value, and more in its spec.
+    fn object(&self, namespace: &str, value: &str) -> Value {
+        let name = self.name();
+        let source = json!({"kind": "GitRepository", "name": "shop"});
+        let (api, kind, spec) = match self.kind {
+            Kind::HelmRelease => {
+                let chart = json!({"spec": {"chart": "./app", "sourceRef": source}});
+                let spec = json!({"interval": NEVER, "chart": chart, "values": {"value": value}});
+                ("helm.toolkit.fluxcd.io/v2", "HelmRelease", spec)
+            }
+            Kind::Helmfile => {
+                let values = json!({"name": name, "value": value});
+                let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
+                    "deletionPolicy": "Delete", "path": "helmfile.yaml.gotmpl", "values": values});
+                ("helmfile.windlass.dev/v1alpha1", "Helmfile", spec)
+            }
+            Kind::Kustomization => {
+                let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
+                    "targetNamespace": namespace, "path": format!("./{value}"), "namePrefix": format!("{name}-")});
+                ("kustomize.toolkit.fluxcd.io/v1", "Kustomization", spec)
+            }
+        };
+        json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
+    }
+
+    async fn play(&self, story: &Story) -> Result<()> {
+        self.tell(story).await.with_context(|| format!("{self:?}"))
+    }
+
+    async fn tell(&self, story: &Story) -> Result<()> {
+        let (name, target) = (self.name(), self.target());
+        let timeout = if self.outcome == Outcome::TimedOut { "1s" } else { "10m" };
+        let is_upgrade = UPGRADE.contains(&self.phase);
+        if is_upgrade || DELETE.contains(&self.phase) {
+            story.apply_value(self.object(&story.namespace, "one")).await?;
+            self.await_value(story, "one").await?;
+        }
+        let lifecycle = story.lifecycle(&name, &[self.phase], json!({"timeout": timeout})).await?;
+        let subjects = json!([{"kind": format!("{:?}", self.kind), "name": name}]);
+        story.bind(&lifecycle, json!({"subjects": subjects})).await?;
+        let wanted = if is_upgrade { "two" } else { "one" };
+        match DELETE.contains(&self.phase) {
+            true => story.delete(&target).await?,
+            false => drop(story.apply_value(self.object(&story.namespace, wanted)).await?),
+        }
+        if self.outcome == Outcome::TimedOut {
+            self.await_told(story, &format!("was not answered in time at {}", self.phase)).await?;
+            return self.let_go(story, &lifecycle).await;
+        }
+        let event = self.await_asked(story, None).await?;
+        match self.outcome {
+            Outcome::Succeeded | Outcome::TimedOut => {
+                story.answer(&event, "Succeeded", "").await?;
+                self.await_end(story, wanted).await
+            }
+            Outcome::Failed => {
+                story.answer(&event, "Failed", "no quota").await?;
+                self.await_told(story, "no quota").await?;
+                self.let_go(story, &lifecycle).await
+            }
+            Outcome::Newer => {
+                story.apply_value(self.object(&story.namespace, "three")).await?;
+                if self.phase == "PostInstall" && self.kind != Kind::Kustomization {
+                    // What was installed by then is upgraded.
+                    return self.await_end(story, "three").await;
+                }
+                let again = self.await_asked(story, Some(&event)).await?;
+                ensure!(again.spec.operation != event.spec.operation, "it is the same operation");
+                story.answer(&again, "Succeeded", "").await?;
+                self.await_end(story, "three").await
+            }
+            Outcome::Suspended => {
+                story.merge(&target, json!({"spec": {"suspend": true}})).await?;
+                story.answer(&event, "Succeeded", "").await?;
+                story.merge(&target, json!({"spec": {"suspend": false}})).await?;
+                self.await_end(story, wanted).await
+            }
+            // The rest comes after the kill.
+            Outcome::Killed => Ok(()),
+        }
+    }
+
+    /// What remains once its windlass is there again.
+    async fn finish(&self, story: &Story, before: &LifecycleEvent) -> Result<()> {
+        let event = self.await_asked(story, None).await?;
+        ensure!(event.uid() == before.uid(), "{self:?} was asked anew");
+        story.answer(&event, "Succeeded", "").await?;
+        let wanted = if UPGRADE.contains(&self.phase) { "two" } else { "one" };
+        self.await_end(story, wanted).await.with_context(|| format!("{self:?}"))
+    }
+
+    /// The event of the object; another one than `not`.
+    async fn await_asked(
+        &self,
+        story: &Story,
+        not: Option<&LifecycleEvent>,
+    ) -> Result<LifecycleEvent> {
+        let name = self.name();
+        story
+            .await_until(&format!("{name} to be asked about"), SOON * 2, async || {
+                let events = story.lifecycle_events().await?;
+                let is_its = |it: &LifecycleEvent| {
+                    it.spec.subject.name == name
+                        && it.spec.subject.kind == format!("{:?}", self.kind)
+                };
+                let mut events = events.into_iter().filter(is_its);
+                Ok(events.find(|it| not.is_none_or(|not| not.uid() != it.uid())))
+            })
+            .await
+    }
+
+    async fn await_value(&self, story: &Story, value: &str) -> Result<()> {
+        let is_there = |object: &DynamicObject| {
+            condition(object, "Ready")["status"] == "True"
+                && object.data["status"]["observedGeneration"].as_i64()
+                    == object.metadata.generation
+        };
+        story.await_object(&self.target(), SOON * 2, is_there).await?;
+        let config = story.expect(&Target::config_map(&format!("{}-config", self.name()))).await?;
+        ensure!(config.data["data"]["value"] == value, "{:?}", config.data["data"]);
+        Ok(())
+    }
+
+    async fn await_told(&self, story: &Story, text: &str) -> Result<()> {
+        let is_told = |object: &DynamicObject| {
+            object.data["status"].to_string().contains(text)
+                && condition(object, "Ready")["status"] != "True"
+        };
+        story.await_object(&self.target(), SOON * 2, is_told).await.map(drop)
+    }
+
+    /// It is as it should be, and nothing is asked any more.
+    async fn await_end(&self, story: &Story, wanted: &str) -> Result<()> {
+        match DELETE.contains(&self.phase) {
+            true => {
+                story.await_gone(&self.target(), SOON * 2).await?;
+                let config = Target::config_map(&format!("{}-config", self.name()));
+                ensure!(story.read(&config).await?.is_none(), "its objects are there");
+            }
+            false => self.await_value(story, wanted).await?,
+        }
+        let name = self.name();
+        story
+            .await_until(&format!("no event of {name} to be left"), SOON, async || {
+                let events = story.lifecycle_events().await?;
+                let is_left = events.iter().any(|it| it.spec.subject.name == name);
+                Ok((!is_left).then_some(()))
+            })
+            .await
+    }
+
+    /// After a failure nothing goes on by itself; without the binding a removal does.
+    async fn let_go(&self, story: &Story, lifecycle: &str) -> Result<()> {
+        story.delete(&Target::of::<LifecycleBinding>(lifecycle)).await?;
+        if DELETE.contains(&self.phase) {
+            story.request(&self.target()).await.map(drop).or_else(|error| {
+                // It may be gone by now.
+                let text = format!("{error:#}");
+                if text.contains("not found") { Ok(()) } else { Err(error) }
+            })?;
+            story.await_gone(&self.target(), SOON * 2).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn play_all(kind: Kind) -> Result<()> {
+    let story = Story::begin("lifecycle-matrix").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut files = vec![
+        ("app/Chart.yaml".to_owned(), CHART.to_owned()),
+        ("app/templates/config.yaml".to_owned(), CONFIG.to_owned()),
+        ("helmfile.yaml.gotmpl".to_owned(), HELMFILE.to_owned()),
+    ];
+    for value in ["one", "two", "three"] {
+        files.push((format!("{value}/config.yaml"), config_map("config", value)));
+    }
+    let files: Vec<(&str, String)> =
+        files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
+    let _upstream = story.follow("shop", &files).await?;
+    let outcomes = [
+        Outcome::Succeeded,
+        Outcome::Failed,
+        Outcome::TimedOut,
+        Outcome::Newer,
+        Outcome::Suspended,
+    ];
+    let all = cases(kind, &outcomes);
+    let played = stream::iter(&all).map(|case| case.play(&story)).buffer_unordered(AT_ONCE);
+    played.try_collect::<()>().await?;
+
+    // All phases wait when it is killed.
+    let all = cases(kind, &[Outcome::Killed]);
+    let played = stream::iter(&all).map(|case| case.play(&story)).buffer_unordered(AT_ONCE);
+    played.try_collect::<()>().await?;
+    let mut before = BTreeMap::new();
+    for case in &all {
+        before.insert(case.name(), case.await_asked(&story, None).await?);
+    }
+    windlass.operator.kill()?;
+    windlass.resume().await?;
+    let finished = stream::iter(&all).map(|case| case.finish(&story, &before[&case.name()]));
+    finished.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    let twice = story.creations(&["lifecycleevents", "releaseaudits"])?;
+    let twice: Vec<_> = twice.into_iter().filter(|(_, count)| *count > 1).collect();
+    ensure!(twice.is_empty(), "{twice:?}");
+    story.end_lifecycles().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_phase_and_outcome_of_a_helm_release() -> Result<()> {
+    play_all(Kind::HelmRelease).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_phase_and_outcome_of_a_helmfile() -> Result<()> {
+    play_all(Kind::Helmfile).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_phase_and_outcome_of_a_kustomization() -> Result<()> {
+    play_all(Kind::Kustomization).await
+}
