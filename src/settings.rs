@@ -64,6 +64,18 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 50)]
     pub(crate) audit_retention_records: usize,
 
+    /// Bucket of S3 in which ReleaseAudits are stored before they are deleted
+    #[arg(long, value_name = "s3://BUCKET/PREFIX")]
+    pub(crate) audit_archive: Option<String>,
+
+    /// Server of that bucket, with `http://` for one without TLS
+    #[arg(long, default_value = "s3.amazonaws.com", value_name = "HOST")]
+    pub(crate) audit_archive_endpoint: String,
+
+    /// Region of that bucket
+    #[arg(long, value_name = "REGION")]
+    pub(crate) audit_archive_region: Option<String>,
+
     /// Maximum size of all artifacts in total, such as `10Gi`; 0 for no limit
     #[arg(long, default_value = "0", env = "STORAGE_SIZE_LIMIT", value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) storage_size_limit: u64,

@@ -222,6 +222,20 @@ pub(crate) async fn open(
     remote.client(known)?.get(remote, key, unless).await
 }
 
+/// Stores an object of JSON, in place of one that is there; by the protocol of S3 only.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn store(remote: &Remote, key: &str, body: &[u8], known: &Known) -> Result<(), Error> {
+    let client = remote.client(known)?;
+    let Client::S3(s3) = &*client else {
+        let (endpoint, action) = (remote.server.endpoint.to_string(), format!("PUT for '{key}'"));
+        let why = "objects are stored by the protocol of S3 only".to_owned();
+        return Err(Error::Unreadable { action, endpoint, why });
+    };
+    remote.within(&client, "storing into", s3.put(remote, key, body)).await
+}
+
 impl Remote {
     fn client(&self, known: &Known) -> Result<Arc<Client>, Error> {
         known.client(&self.server)

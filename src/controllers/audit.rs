@@ -4,9 +4,10 @@
 //! again. Its name comes from the uid of its subject and from the operation. Who knows both can take the name before, so one
 //! that is there already is read: it has to be about this operation.
 //!
-//! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`).
+//! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`), and where they are kept then (`archive`).
 //! Elsewhere: what an audit says (`releaser::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
 
+pub(crate) mod archive;
 pub(crate) mod retention;
 
 use std::collections::BTreeMap;

@@ -108,6 +108,18 @@ impl S3Server {
         self.send(Method::DELETE, &format!("{bucket}/{key}"), b"").await
     }
 
+    /// An object, as it is stored; none that is not there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn stored(&self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>> {
+        match std::fs::read(self.folder.path().join("data").join(bucket).join(key)) {
+            Ok(body) => Ok(Some(body)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// What was asked so far about a bucket by others: `<method> <path and query>`.
     pub fn requests(&self, bucket: &str) -> Result<Vec<String>> {
         let log = std::fs::read_to_string(self.folder.path().join("access.log"))?;

@@ -133,6 +133,21 @@ impl Client {
         Ok(Object { key: key.to_owned(), etag, size, generation: None })
     }
 
+    pub(super) async fn put(&self, remote: &Remote, key: &str, body: &[u8]) -> Result<(), Error> {
+        let put = || {
+            let request = self.sdk().put_object().bucket(&remote.bucket).key(key);
+            request.content_type("application/json").body(body.to_vec().into()).send()
+        };
+        let asked = Asked::object(remote, key, "PUT");
+        let mut answer = put().await;
+        if let Err(error) = &answer
+            && self.moved(failure::region(error))
+        {
+            answer = put().await;
+        }
+        answer.map(drop).map_err(|error| failure(&asked, &error))
+    }
+
     pub(super) async fn get(
         &self,
         remote: &Remote,

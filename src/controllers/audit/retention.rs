@@ -11,6 +11,7 @@ use reconcile::Time;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::archive::Archive;
 use super::{SUBJECT_UID, resource};
 use crate::cluster::ClusterError;
 use crate::cluster::item::Shallow;
@@ -62,16 +63,46 @@ fn surplus(all: Vec<Kept>, oldest: Time, records: usize) -> Vec<Kept> {
     gone
 }
 
+/// Why an audit stays that should go.
+#[derive(Debug, thiserror::Error)]
+enum SweepError {
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error("failed to archive ReleaseAudit {0}: {1}")]
+    Archive(String, sources::bucket::Error),
+}
+
+impl SweepError {
+    /// The next one would not fare better now.
+    fn is_general(&self) -> bool {
+        match self {
+            Self::Cluster(error) => error.is_busy(),
+            Self::Archive(..) => true,
+        }
+    }
+
+    /// Without the CRD there are none.
+    fn is_unserved(&self) -> bool {
+        matches!(self, Self::Cluster(error) if error.is_unserved())
+    }
+}
+
 /// Deletes old audits until `stop`.
 pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
     let work = async {
         context.cluster.leadership.begun().await;
+        let archive = match Archive::of(&context.settings) {
+            Ok(archive) => archive,
+            Err(error) => {
+                tracing::error!(error = %error, "no ReleaseAudit is deleted: --audit-archive cannot be used");
+                return;
+            }
+        };
         loop {
-            if let Err(error) = sweep(&context).await {
-                // Without the CRD there are none.
-                if !error.is_unserved() {
-                    tracing::error!(error = %error, "failed to delete old ReleaseAudits, retrying later");
-                }
+            if let Err(error) = sweep(&context, archive.as_ref()).await
+                && !error.is_unserved()
+            {
+                tracing::error!(error = %error, "failed to delete old ReleaseAudits, retrying later");
             }
             tokio::time::sleep(EVERY).await;
         }
@@ -79,7 +110,7 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
     stop.run_until_cancelled(work).await;
 }
 
-async fn sweep(context: &Context) -> Result<(), ClusterError> {
+async fn sweep(context: &Context, archive: Option<&Archive>) -> Result<(), SweepError> {
     let settings = &context.settings;
     let namespace = match settings.watch_all_namespaces {
         true => "",
@@ -94,25 +125,32 @@ async fn sweep(context: &Context) -> Result<(), ClusterError> {
     let oldest = jiff::Timestamp::now().saturating_sub(settings.audit_retention_ttl);
     let gone = surplus(all, oldest.unwrap_or(Time::MIN), settings.audit_retention_records);
     let (cluster, audits) = (&context.cluster, &audits);
-    let delete = move |Kept { namespace, name, uid, .. }: Kept| async move {
-        cluster.delete(audits, &namespace, &name, &uid).await
+    let delete = move |Kept { namespace, name, uid, created, .. }: Kept| async move {
+        if let Some(archive) = archive {
+            let named = format!("metadata.name={name}");
+            let part = cluster.list_part(audits, &namespace, ("", &named), None).await?;
+            let Some(audit) = part.objects.first() else { return Ok(()) };
+            let stored = archive.store(audit, created).await;
+            stored.map_err(|error| SweepError::Archive(format!("{namespace}/{name}"), error))?;
+        }
+        Ok(cluster.delete(audits, &namespace, &name, &uid).await?)
     };
     delete_all(gone, delete).await
 }
 
 /// Deletes audits one after the other. A refusal keeps none of the others, and is retried with the next sweep; a server
-/// that is busy ends this one.
+/// that is busy ends this one, and so does an archive that takes nothing.
 ///
 /// # Errors
 /// The first refusal.
-async fn delete_all<F>(gone: Vec<Kept>, delete: impl Fn(Kept) -> F) -> Result<(), ClusterError>
+async fn delete_all<F>(gone: Vec<Kept>, delete: impl Fn(Kept) -> F) -> Result<(), SweepError>
 where
-    F: Future<Output = Result<(), ClusterError>>,
+    F: Future<Output = Result<(), SweepError>>,
 {
     let mut first = Ok(());
     for audit in gone {
         match delete(audit).await {
-            Err(error) if error.is_busy() => return first.and(Err(error)),
+            Err(error) if error.is_general() => return first.and(Err(error)),
             deleted => first = first.and(deleted),
         }
     }
@@ -170,7 +208,8 @@ mod tests {
             let delete = |audit: Kept| {
                 asked.lock().unwrap().push_str(&audit.name);
                 let is_refused = ["b", "c"].contains(&audit.name.as_str());
-                let answer = if is_refused { Err(refused(code, &audit.name)) } else { Ok(()) };
+                let answer =
+                    if is_refused { Err(refused(code, &audit.name).into()) } else { Ok(()) };
                 std::future::ready(answer)
             };
             let gone = ["a", "b", "c", "d"].map(|name| kept("web", name, 0)).into();
@@ -180,7 +219,9 @@ mod tests {
         assert_eq!(run(403).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(409).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(503).await, ("ab".to_owned(), "b".to_owned()), "the server is busy");
-        assert!(delete_all(Vec::new(), |_| std::future::ready(Ok(()))).await.is_ok());
+        assert!(
+            delete_all(Vec::new(), |_| std::future::ready(Ok::<(), SweepError>(()))).await.is_ok()
+        );
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl HttpConnector for Transport {
 fn converted(request: HttpRequest) -> Result<reqwest::Request, ConnectorError> {
     let request = request.try_into_http1x().map_err(|e| ConnectorError::user(e.into()))?;
     let (parts, body) = request.into_parts();
-    // Nothing is uploaded: bodies are forms of a few hundred bytes.
+    // What is uploaded is in memory: forms of a few hundred bytes, and audits.
     let body = body.bytes().map(<[u8]>::to_vec).unwrap_or_default();
     let request = ::http::Request::from_parts(parts, body);
     reqwest::Request::try_from(request).map_err(|e| ConnectorError::user(e.into()))

@@ -1,0 +1,112 @@
+//! The bucket in which audits are kept when they are deleted from the cluster.
+//!
+//! Elsewhere: which are deleted (`retention`), the protocol (`sources::bucket`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use objects::Object;
+use reconcile::Time;
+use sources::bucket::{Endpoint, Error, Identity, Known, Remote, Server, store};
+use sources::http::{Budgets, Egress, Tls};
+
+use crate::settings::Settings;
+
+/// How long storing an audit may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// See the module. Who sets the flag administers windlass: the bucket may be anywhere, and is asked as the environment says.
+pub(super) struct Archive {
+    remote: Remote,
+    known: Known,
+}
+
+/// The flag is no address of a bucket.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ArchiveError {
+    #[error("`{0}` is not of the form s3://BUCKET/PREFIX")]
+    Address(String),
+    #[error(transparent)]
+    Endpoint(#[from] Error),
+}
+
+impl Archive {
+    /// The archive that flags name; none if they name none.
+    pub(super) fn of(settings: &Settings) -> Result<Option<Self>, ArchiveError> {
+        let Some(address) = &settings.audit_archive else { return Ok(None) };
+        let endpoint = &settings.audit_archive_endpoint;
+        Self::at(address, endpoint, settings.audit_archive_region.clone()).map(Some)
+    }
+
+    fn at(address: &str, endpoint: &str, region: Option<String>) -> Result<Self, ArchiveError> {
+        let wrong = || ArchiveError::Address(address.to_owned());
+        let path = address.strip_prefix("s3://").ok_or_else(wrong)?;
+        let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
+        if bucket.is_empty() || path.contains(['?', '#', '@']) {
+            return Err(wrong());
+        }
+        let (host, is_insecure) = match endpoint.strip_prefix("http://") {
+            Some(host) => (host, true),
+            None => (endpoint.strip_prefix("https://").unwrap_or(endpoint), false),
+        };
+        let server = Server {
+            endpoint: Endpoint::parse(host, is_insecure)?,
+            region,
+            identity: Identity::Environment { sts: None },
+            tls: Tls::default(),
+            proxy: None,
+        };
+        let remote = Remote {
+            server,
+            bucket: bucket.to_owned(),
+            prefix: prefix.trim_end_matches('/').to_owned(),
+            timeout: LIMIT,
+            limits: tree::Limits::default(),
+        };
+        let budgets = Arc::new(Budgets::within(Egress::Anywhere));
+        Ok(Self { remote, known: Known::default().sharing(budgets) })
+    }
+
+    /// Where an audit is kept: by namespace and day, so that those of a day are listed by a prefix.
+    fn key(&self, audit: &Object, created: Time) -> String {
+        let prefix = match self.remote.prefix.as_str() {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        let day = created.strftime("%Y/%m/%d");
+        format!("{prefix}{}/{day}/{}.json", audit.namespace(), audit.name())
+    }
+
+    /// Keeps an audit, as the API server shows it. One that is kept already is replaced by itself.
+    pub(super) async fn store(&self, audit: &Object, created: Time) -> Result<(), Error> {
+        let mut audit = audit.clone();
+        audit.metadata_mut().remove("managedFields");
+        let key = self.key(&audit, created);
+        let body = audit.into_value().to_string().into_bytes();
+        store(&self.remote, &key, &body, &self.known).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn audits_are_kept_by_namespace_and_day() {
+        let audit = json!({"apiVersion": "v1", "kind": "X", "metadata": {"namespace": "apps", "name": "web-1"}});
+        let audit = Object::new(audit).unwrap();
+        let created = "2026-11-27T05:00:00Z".parse().unwrap();
+        let key = |address: &str| {
+            Archive::at(address, "http://127.0.0.1:9000", None).unwrap().key(&audit, created)
+        };
+        assert_eq!(key("s3://audits"), "apps/2026/11/27/web-1.json");
+        assert_eq!(key("s3://audits/"), "apps/2026/11/27/web-1.json");
+        assert_eq!(key("s3://audits/a/b/"), "a/b/apps/2026/11/27/web-1.json");
+        for wrong in ["audits", "https://audits", "s3://", "s3:///a", "s3://a?b=c"] {
+            assert!(Archive::at(wrong, "s3.amazonaws.com", None).is_err(), "{wrong}");
+        }
+        assert!(Archive::at("s3://audits", "a/b", None).is_err());
+    }
+}
