@@ -110,6 +110,11 @@ pub(crate) trait Owner: Send + Sync + 'static {
         None
     }
 
+    /// Whether the objects of the release are to have that reference.
+    fn is_to_own(&self) -> bool {
+        false
+    }
+
     /// Tells of an event that belongs to no status.
     fn announce(&self, event: Event);
 }

@@ -5,6 +5,7 @@ use e2e::harness::flux::SOON;
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::release::{CONFIG, Charts, VALUES, hook};
 use e2e::harness::{Story, Target};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -257,5 +258,45 @@ async fn a_removal_waits_for_what_its_objects_own_where_that_is_asked_for() -> R
     for gone in [&deployment, &set] {
         ensure!(story.read(gone).await?.is_none(), "{gone} is still there");
     }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
+    let story = Story::with_windlass("release-owned").await?;
+    let charts = Charts::of(&story).await?;
+    let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, \
+                metadata: {name: '{{ .Release.Namespace }}'}}";
+    let templates = [("templates/a.yaml", CONFIG), ("templates/b.yaml", role)];
+    charts.publish("1.0.0", &templates).await?;
+    let app = charts.release("app", json!({"driftDetection": {"mode": "enabled"}})).await?;
+    story.await_revision(&app, 1).await?;
+    let config = Target::config_map("app-config");
+    let owners =
+        |it: &kube::api::DynamicObject| it.metadata.owner_references.clone().unwrap_or_default();
+    ensure!(owners(&story.expect(&config).await?).is_empty());
+    let asked = json!({"release.windlass.dev/owner-references": "true"});
+    story.merge(&app, json!({"metadata": {"annotations": asked}})).await?;
+    charts.publish("1.1.0", &templates).await?;
+    let object = story.await_revision(&app, 2).await?;
+    let owned = owners(&story.expect(&config).await?);
+    ensure!(
+        owned.len() == 1 && owned[0].uid == object.metadata.uid.unwrap_or_default(),
+        "{owned:?}"
+    );
+    ensure!(owned[0].kind == "HelmRelease" && owned[0].controller.is_none(), "{owned:?}");
+    let role = Target::of::<ClusterRole>(&story.namespace);
+    ensure!(owners(&story.expect(&role).await?).is_empty(), "owner references cross no namespaces");
+    // They are no drift, and the garbage collector follows them.
+    let token = story.request(&app).await?;
+    story
+        .await_object(&app, SOON, |it| it.data["status"]["lastHandledReconcileAt"] == token)
+        .await?;
+    ensure!(story.history("app")?.len() == 2);
+    story.merge(&app, json!({"spec": {"suspend": true}})).await?;
+    story.delete(&app).await?;
+    // It learns of new kinds from time to time only.
+    story.await_gone(&config, SOON * 2).await?;
+    story.delete(&role).await?;
     story.end().await
 }

@@ -22,6 +22,9 @@ use crate::controllers::releaser::{self, Owner};
 use crate::controllers::{hold, marks};
 use crate::events::Event;
 
+/// The annotation by which the objects of a release get an owner reference to their HelmRelease: `true`.
+const OWNER_REFERENCES: &str = "release.windlass.dev/owner-references";
+
 /// When a status is written again that could not be written.
 const SOON: Duration = Duration::from_secs(2);
 
@@ -160,6 +163,10 @@ impl Owner for ReleaseOwner {
 
     fn reference(&self) -> Option<OwnerReference> {
         self.object().owner_ref(&())
+    }
+
+    fn is_to_own(&self) -> bool {
+        self.object().annotations().get(OWNER_REFERENCES).is_some_and(|it| it == "true")
     }
 
     fn announce(&self, event: Event) {

@@ -18,6 +18,7 @@ use release::plan::{Need, Observed, Ran, is_under_way};
 use release::snapshot;
 use release::status::{self as words, Report, Status};
 use release::{Action, Desired, Journal, Record, Release, Revisions, Step, need, released};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::hook_watch::HookWatch;
@@ -252,10 +253,20 @@ impl<O: Owner> World<O> {
         }
     }
 
-    /// Puts the labels of the owner on objects.
+    /// Puts on objects whose they are: the labels of the owner, and owner references where they are asked for. These
+    /// cross neither namespaces nor clusters.
     pub(super) fn label(&self, members: &mut [Member]) {
         for (key, value) in self.owner.labels() {
             members.iter_mut().for_each(|member| member.object.set_label(key, &value));
+        }
+        let is_asked = self.owner.is_to_own() && self.target.place().is_empty();
+        let Some(reference) = self.owner.reference().filter(|_| is_asked) else { return };
+        let reference = json!(reference);
+        for member in members.iter_mut().filter(|it| it.id.namespace == self.node.namespace) {
+            let references = member.object.metadata_mut().entry("ownerReferences");
+            if let Some(all) = references.or_insert_with(|| json!([])).as_array_mut() {
+                all.push(reference.clone());
+            }
         }
     }
 
