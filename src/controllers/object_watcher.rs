@@ -4,18 +4,21 @@
 //! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
 //! Nothing here survives a restart: each node verifies its objects once after a start.
 
+mod pace;
 mod references;
 mod state;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use apply::fingerprint::fingerprint;
 use objects::{Object, ObjectId};
 use reconcile::Node;
 use serde_json::Value;
 
+use self::pace::{Call, Pace};
 pub(crate) use self::references::Referred;
 pub(crate) use self::state::{Knowledge, Moment};
 use self::state::{State, Tracked, WatchKey};
@@ -73,6 +76,7 @@ pub(crate) struct ObjectWatcher {
     hub: Arc<Hub>,
     marks: Arc<Marks>,
     state: Mutex<State>,
+    pace: Pace,
     myself: Weak<Self>,
 }
 
@@ -97,6 +101,7 @@ impl ObjectWatcher {
             cluster,
             hub,
             state: Mutex::new(State::of(marks.clone())),
+            pace: Pace::default(),
             marks,
             myself: myself.clone(),
         })
@@ -271,7 +276,7 @@ impl ObjectWatcher {
         state.release_unused(owner);
         drop(state);
         if moved {
-            self.hub.wake(owner, WakeReason::Waiting);
+            self.wake_waiting(owner);
         }
     }
 
@@ -414,8 +419,25 @@ impl ObjectWatcher {
             self.hub.wake(&owner, WakeReason::Drift);
         }
         for node in waiting {
-            self.hub.wake(&node, WakeReason::Waiting);
+            self.wake_waiting(&node);
         }
+    }
+
+    /// Wakes a node for which something moved that it waits for.
+    fn wake_waiting(&self, node: &Node) {
+        let pause = match self.pace.call(node, Instant::now()) {
+            Call::Now => return self.hub.wake(node, WakeReason::Waiting),
+            Call::After(pause) => pause,
+            Call::Joined => return,
+        };
+        let (myself, node) = (self.myself.clone(), node.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            if let Some(watcher) = myself.upgrade() {
+                watcher.pace.called(&node, Instant::now());
+                watcher.hub.wake(&node, WakeReason::Waiting);
+            }
+        });
     }
 
     /// A watch listed everything: what it should have seen and did not is gone.

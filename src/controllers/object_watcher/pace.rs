@@ -1,0 +1,99 @@
+//! Objects that a node waits for change several times until they are well, and each change costs a run and a read. The first
+//! one wakes at once; those that follow soon wake together.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reconcile::Node;
+
+/// How long after a wake the next one comes at the earliest.
+pub(super) const PAUSE: Duration = Duration::from_millis(400);
+
+/// From how many nodes on those are forgotten that were woken long ago.
+const MANY: usize = 1000;
+
+/// When nodes were woken last.
+#[derive(Debug, Default)]
+pub(super) struct Pace(Mutex<BTreeMap<Node, Last>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    at: Instant,
+    /// Another wake is on its way.
+    is_due: bool,
+}
+
+/// What becomes of a wake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    /// The node is to be woken now.
+    Now,
+    /// The node is to be woken after a time; then [`Pace::called`] is to be told.
+    After(Duration),
+    /// One that is on its way serves this one as well.
+    Joined,
+}
+
+impl Pace {
+    /// A node is to be woken.
+    pub(super) fn call(&self, node: &Node, now: Instant) -> Call {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MANY {
+            all.retain(|_, last| last.is_due || now < last.at + PAUSE);
+        }
+        let Some(last) = all.get_mut(node) else {
+            all.insert(node.clone(), Last { at: now, is_due: false });
+            return Call::Now;
+        };
+        let earliest = last.at + PAUSE;
+        if last.is_due {
+            Call::Joined
+        } else if now < earliest {
+            last.is_due = true;
+            Call::After(earliest - now)
+        } else {
+            last.at = now;
+            Call::Now
+        }
+    }
+
+    /// A node is woken that was to be woken later.
+    pub(super) fn called(&self, node: &Node, now: Instant) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(node.clone(), Last { at: now, is_due: false });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_many_wakes_comes_at_once_and_the_others_together() {
+        let (pace, begin) = (Pace::default(), Instant::now());
+        let node = Node::new("apps", "Kustomization", "shop", "web");
+        let other = Node::new("apps", "Kustomization", "shop", "other");
+        let at = |millis| begin + Duration::from_millis(millis);
+        assert_eq!(pace.call(&node, at(0)), Call::Now);
+        assert_eq!(pace.call(&other, at(10)), Call::Now);
+        assert_eq!(pace.call(&node, at(100)), Call::After(PAUSE - Duration::from_millis(100)));
+        assert_eq!(pace.call(&node, at(200)), Call::Joined);
+        pace.called(&node, at(400));
+        assert_eq!(pace.call(&node, at(500)), Call::After(PAUSE - Duration::from_millis(100)));
+        pace.called(&node, at(800));
+        assert_eq!(pace.call(&node, at(5000)), Call::Now);
+    }
+
+    #[test]
+    fn nodes_that_were_woken_long_ago_are_forgotten() {
+        let (pace, begin) = (Pace::default(), Instant::now());
+        let node = |number: usize| Node::new("apps", "Kustomization", "shop", &number.to_string());
+        for number in 0..MANY {
+            pace.call(&node(number), begin);
+        }
+        pace.call(&node(0), begin);
+        pace.call(&node(MANY), begin + PAUSE);
+        assert_eq!(pace.0.lock().unwrap().len(), 2, "one of them is still to be woken");
+    }
+}
