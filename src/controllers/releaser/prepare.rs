@@ -378,7 +378,9 @@ impl<O: Owner> World<O> {
     /// Creates the target namespace, if that is asked for.
     async fn namespace(&self) -> Result<(), Refusal> {
         let name = &self.desired().target.namespace;
-        if !self.wish.options.create_namespace {
+        // The namespace of the owner itself exists.
+        let is_own = *name == self.node.namespace && self.target.place().is_empty();
+        if !self.wish.options.create_namespace || is_own {
             return Ok(());
         }
         let cluster = &self.target.cluster;
