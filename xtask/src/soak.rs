@@ -3,9 +3,12 @@
 //! Rounds of pushes, edits and deletions by hand, suspensions, deleted and re-created Kustomizations, faults of the API
 //! server, and kills. After each round everything must come to be as it should without being asked, within a limit.
 //!
+//! At the end, every write to a managed object has to be in exactly one ReleaseAudit.
+//!
 //! Here: the command line, the rounds, the verdict. Elsewhere: what should be (`model`), what is done (`deeds`),
-//! what is (`world`).
+//! what is (`world`), what was audited (`audits`).
 
+mod audits;
 mod deeds;
 mod model;
 mod world;
@@ -105,6 +108,11 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
         }
     }
     judge_memory(&memory)?;
+    let audits::Tally { audited, repeated, lost } = world.judge_audits().await?;
+    eprintln!(
+        "{audited} writes are each in one audit; {repeated} corrections were audited within ten minutes before, and \
+         {lost} writes were made shortly before a kill"
+    );
     eprintln!("{}", green("✔ everything was as it should be, every time"));
     world.end().await
 }

@@ -85,11 +85,23 @@ impl Story {
     /// # Errors
     /// There is no audit log.
     pub fn changes(&self) -> Result<Vec<String>> {
+        Ok(self.timed_changes()?.into_iter().map(|(_, change)| change).collect())
+    }
+
+    /// The same, with the time at which each was received, RFC 3339.
+    ///
+    /// # Errors
+    /// There is no audit log.
+    pub fn timed_changes(&self) -> Result<Vec<(String, String)>> {
         let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
         let text = std::fs::read_to_string(path)?;
         let named = text.lines().filter(|line| line.contains(&self.namespace));
         let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        Ok(events.filter_map(|event| change(&event, &self.namespace)).collect())
+        let changes = events.filter_map(|event| {
+            let at = event["requestReceivedTimestamp"].as_str().unwrap_or_default().to_owned();
+            Some((at, change(&event, &self.namespace)?))
+        });
+        Ok(changes.collect())
     }
 
     /// How often windlass created objects of these resources in the story's namespace, by resource and name.

@@ -10,18 +10,24 @@ use e2e::api_proxy::{ApiProxy, Fault};
 use e2e::git_server::{Access, GitServer, Repository};
 use e2e::harness::flux::{condition, inventory, revision};
 use e2e::harness::manifests::config_map;
+use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, Target, Windlass};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 
+use super::audits::{Tally, Written, judge};
 use super::deeds::{Change, Deed};
 use super::model::{Model, State};
 use crate::ownership::{OWNER_NAME, kustomizations};
 
 /// The source of everything.
 const SOURCE: &str = "fleet";
+
+/// No audit goes while it lasts.
+const ALL_AUDITS: &str = "--audit-retention-records=1000000";
 
 /// How many lines of the log a failure shows.
 const LOG_LINES: usize = 60;
@@ -39,6 +45,8 @@ pub(super) struct World {
     fault_until: Option<Instant>,
     /// How many of windlass's writes were judged already.
     judged: usize,
+    /// When windlass was killed.
+    kills: Vec<Timestamp>,
 }
 
 fn path(folder: &str, object: &str) -> String {
@@ -52,7 +60,7 @@ impl World {
         let server = GitServer::start(Access::Open)?;
         let repository = server.repository(SOURCE)?;
         let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
-        let windlass = Windlass::start_for(&story, &[&proxy.flag()]).await?;
+        let windlass = Windlass::start_for(&story, &[&proxy.flag(), ALL_AUDITS]).await?;
         let files: Vec<(String, String)> = model
             .objects()
             .iter()
@@ -70,6 +78,7 @@ impl World {
             revision: first,
             fault_until: None,
             judged: 0,
+            kills: Vec::new(),
         };
         for name in model.folders.keys() {
             world.create(name, model).await?;
@@ -137,6 +146,7 @@ impl World {
             }
             Deed::Kill => {
                 self.windlass.operator.kill()?;
+                self.kills.push(Timestamp::now());
                 self.heal();
                 self.windlass.resume().await
             }
@@ -294,6 +304,16 @@ impl World {
         }
         self.judged = writes.len();
         Ok(())
+    }
+
+    /// Fails when a write to a managed object is not in exactly one audit.
+    pub(super) async fn judge_audits(&self) -> anyhow::Result<Tally> {
+        let writes = self.story.timed_changes()?;
+        let writes = writes.iter().map(|(at, change)| Written::of(at, change));
+        let writes: Vec<Option<Written>> = writes.collect::<anyhow::Result<_>>()?;
+        let writes: Vec<Written> = writes.into_iter().flatten().collect();
+        let judged = judge(&writes, &audits(&self.story).await?, &self.kills);
+        judged.with_context(|| self.log())
     }
 
     /// Resident memory of windlass.

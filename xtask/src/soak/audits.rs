@@ -1,0 +1,178 @@
+//! Whether every write to a managed object is in exactly one ReleaseAudit.
+//!
+//! Here: comparing. Elsewhere: the writes, as the API server's audit log has them (`e2e::harness`), the audits
+//! (`docs/audits.md`, which says what is not audited again and what a crash loses).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use crds::release::{AuditChangeKind, AuditOperation, ReleaseAudit};
+use jiff::Timestamp;
+
+/// Times in audits and in the log of the API server are rounded.
+const ROUNDED: Duration = Duration::from_secs(1);
+
+/// Further corrections of an object within this time have no audit of their own.
+const SAME_DRIFT: Duration = Duration::from_secs(600);
+
+/// What a killed process had done since then may not be audited.
+const LOST: Duration = Duration::from_secs(15);
+
+/// A write that changed a managed object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) at: Timestamp,
+    /// `created`, `changed` or `removed`.
+    pub(super) action: String,
+    pub(super) name: String,
+}
+
+impl Written {
+    /// A write to a ConfigMap, as `created configmaps/a`; none about anything else.
+    pub(super) fn of(at: &str, change: &str) -> anyhow::Result<Option<Self>> {
+        let Some((action, name)) = change.split_once(" configmaps/") else { return Ok(None) };
+        let at = at.parse().with_context(|| format!("{at} is not a time"))?;
+        Ok(Some(Self { at, action: action.to_owned(), name: name.to_owned() }))
+    }
+}
+
+/// How many writes are in an audit, and in which way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// In the audit of their time.
+    pub(super) audited: usize,
+    /// Corrections that were audited within ten minutes before.
+    pub(super) repeated: usize,
+    /// Done by a process shortly before it was killed.
+    pub(super) lost: usize,
+}
+
+/// An audit, as far as it tells of one object.
+struct Told {
+    operation: AuditOperation,
+    action: &'static str,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl Told {
+    fn covers(&self, write: &Written, slack: Duration) -> bool {
+        let from = self.from.saturating_sub(slack).unwrap_or(Timestamp::MIN);
+        let to = self.to.saturating_add(slack).unwrap_or(Timestamp::MAX);
+        from <= write.at && write.at <= to
+    }
+
+    fn is_same_drift(&self, write: &Written) -> bool {
+        let until = self.to.saturating_add(SAME_DRIFT).unwrap_or(Timestamp::MAX);
+        self.operation == AuditOperation::CorrectDrift && self.to <= write.at && write.at <= until
+    }
+}
+
+/// Compares writes with audits.
+///
+/// # Errors
+/// Names the writes that are in no audit, or in several.
+pub(super) fn judge(
+    writes: &[Written],
+    audits: &[ReleaseAudit],
+    kills: &[Timestamp],
+) -> anyhow::Result<Tally> {
+    let mut told: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+    for audit in audits.iter().map(|it| &it.spec) {
+        let (Some(from), Some(to)) = (&audit.started, &audit.ended) else {
+            bail!("the audit of {} has no times", audit.subject.name)
+        };
+        for object in audit.changes.objects.iter().filter(|it| it.kind == "ConfigMap") {
+            let action = match object.change {
+                AuditChangeKind::Added => "created",
+                AuditChangeKind::Changed => "changed",
+                AuditChangeKind::Removed => "removed",
+            };
+            let one = Told { operation: audit.operation, action, from: from.0, to: to.0 };
+            told.entry(&object.name).or_default().push(one);
+        }
+    }
+    let (mut tally, mut wrong) = (Tally::default(), Vec::new());
+    for write in writes {
+        let of_it = told.get(write.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let covering = of_it.iter().filter(|it| it.covers(write, ROUNDED)).count();
+        // Only what is certainly in two is in two.
+        let same = |it: &&Told| it.covers(write, Duration::ZERO) && it.action == write.action;
+        let is_lost = kills.iter().any(|kill| {
+            let since = kill.saturating_sub(LOST).unwrap_or(Timestamp::MIN);
+            since <= write.at && write.at <= *kill
+        });
+        if of_it.iter().filter(same).count() > 1 {
+            wrong.push(format!(
+                "{} {} at {} is in several audits",
+                write.action, write.name, write.at
+            ));
+        } else if covering > 0 {
+            tally.audited += 1;
+        } else if of_it.iter().any(|it| it.is_same_drift(write)) {
+            tally.repeated += 1;
+        } else if is_lost {
+            tally.lost += 1;
+        } else {
+            wrong.push(format!("{} {} at {} is in no audit", write.action, write.name, write.at));
+        }
+    }
+    if !wrong.is_empty() {
+        let shown = wrong.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
+        bail!("{} of {} writes are not in exactly one audit:\n{shown}", wrong.len(), writes.len());
+    }
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn audit(operation: &str, change: &str, from: &str, to: &str) -> ReleaseAudit {
+        let objects =
+            json!([{"change": change, "kind": "ConfigMap", "name": "a", "namespace": "n"}]);
+        let spec = json!({"subject": {"kind": "Kustomization", "name": "k"}, "operation": operation,
+            "outcome": "Succeeded", "changes": {"objects": objects},
+            "started": format!("2026-01-01T{from}Z"), "ended": format!("2026-01-01T{to}Z")});
+        serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": spec})).unwrap()
+    }
+
+    fn write(at: &str, change: &str) -> Written {
+        Written::of(&format!("2026-01-01T{at}Z"), change).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_write_is_in_one_audit_of_its_object_and_time() {
+        let audits = [
+            audit("Apply", "Added", "00:00:10", "00:00:20"),
+            audit("CorrectDrift", "Changed", "00:01:00", "00:01:01"),
+        ];
+        let judged = |write: Written, kills: &[Timestamp]| judge(&[write], &audits, kills);
+        let of = |audited, repeated, lost| Tally { audited, repeated, lost };
+        assert_eq!(judged(write("00:00:15", "created configmaps/a"), &[]).unwrap(), of(1, 0, 0));
+        assert_eq!(judged(write("00:05:00", "changed configmaps/a"), &[]).unwrap(), of(0, 1, 0));
+        let late = judged(write("00:20:00", "changed configmaps/a"), &[]).unwrap_err().to_string();
+        assert!(late.contains("changed a at 2026-01-01T00:20:00Z is in no audit"), "{late}");
+        judged(write("00:00:15", "created configmaps/b"), &[]).unwrap_err();
+        let kill = "2026-01-01T00:20:05Z".parse().unwrap();
+        assert_eq!(
+            judged(write("00:20:00", "changed configmaps/a"), &[kill]).unwrap(),
+            of(0, 0, 1)
+        );
+        let twice = [
+            audit("Apply", "Changed", "00:00:10", "00:00:20"),
+            audit("CorrectDrift", "Changed", "00:00:14", "00:00:18"),
+        ];
+        let both = judge(&[write("00:00:15", "changed configmaps/a")], &twice, &[]).unwrap_err();
+        assert!(both.to_string().contains("is in several audits"), "{both}");
+    }
+
+    #[test]
+    fn other_resources_are_left_out() {
+        assert_eq!(Written::of("2026-01-01T00:00:00Z", "created secrets/a").unwrap(), None);
+        assert!(Written::of("soon", "created configmaps/a").is_err());
+    }
+}
