@@ -10,8 +10,9 @@
 pub(crate) mod archive;
 pub(crate) mod retention;
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use apply::changes::{Change, Listing, What, list};
 use crds::Time as When;
@@ -55,6 +56,12 @@ const APPROVALS: [usize; 2] = [4, 0];
 /// How many answers of lifecycles are listed where more do not fit.
 const ANSWERS: usize = 16;
 
+/// How many audits are created later at most, where the API server does not take them.
+const OWED: usize = 512;
+
+/// How soon that is tried again.
+const REPAY: Duration = Duration::from_secs(3);
+
 /// Corrections of an object within so many seconds are one audit.
 const CORRECTION_SECONDS: i64 = 600;
 
@@ -97,15 +104,18 @@ struct Creation {
     text: String,
     /// Another audit had its name.
     is_displaced: bool,
+    /// The API server was at fault, and may take it later.
+    is_owed: bool,
 }
 
 impl Creation {
     fn plain(outcome: AuditOutcome, text: String) -> Self {
-        Self { outcome, text, is_displaced: false }
+        Self { outcome, text, is_displaced: false, is_owed: false }
     }
 
     fn displaced(text: &str) -> Self {
-        Self { outcome: AuditOutcome::Failed, text: text.to_owned(), is_displaced: true }
+        let (outcome, text) = (AuditOutcome::Failed, text.to_owned());
+        Self { outcome, text, is_displaced: true, is_owed: false }
     }
 }
 
@@ -128,7 +138,8 @@ async fn create(context: &Context, audit: &Object) -> Creation {
     };
     let outcome = classified(&error);
     if outcome != AuditOutcome::Exists {
-        return Creation::plain(outcome, error.to_string());
+        let is_owed = outcome == AuditOutcome::Failed && error.is_of_server();
+        return Creation { is_owed, ..Creation::plain(outcome, error.to_string()) };
     }
     let named = format!("metadata.name={}", audit.name());
     match cluster.list_part(&resource, audit.namespace(), ("", &named), None).await {
@@ -142,10 +153,52 @@ async fn create(context: &Context, audit: &Object) -> Creation {
             ),
             None => Creation::displaced("a ReleaseAudit of this name existed and was deleted"),
         },
-        Err(error) => Creation::plain(
-            AuditOutcome::Failed,
-            format!("a ReleaseAudit of this name exists and cannot be read: {error}"),
-        ),
+        Err(error) => {
+            let text = format!("a ReleaseAudit of this name exists and cannot be read: {error}");
+            let is_owed = error.is_of_server();
+            Creation { is_owed, ..Creation::plain(AuditOutcome::Failed, text) }
+        }
+    }
+}
+
+/// Audits that the API server did not take for a reason of its own: they are created later, as long as the process lives.
+#[derive(Default)]
+struct Owed(Mutex<VecDeque<Object>>);
+
+impl Owed {
+    fn all(&self) -> MutexGuard<'_, VecDeque<Object>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps an audit for later, if there is room.
+    fn put(&self, audit: Object) -> bool {
+        let mut all = self.all();
+        let has_room = all.len() < OWED;
+        if has_room {
+            all.push_back(audit);
+        }
+        has_room
+    }
+}
+
+/// Creates audits that the API server has not taken before, for ever.
+async fn repay(context: &Context) {
+    let owed = context.shared::<Owed>();
+    loop {
+        tokio::time::sleep(REPAY).await;
+        loop {
+            let Some(audit) = owed.all().pop_front() else { break };
+            let Creation { outcome, text, is_owed, .. } = create(context, &audit).await;
+            if is_owed {
+                owed.all().push_front(audit);
+                break;
+            }
+            context.metrics.audited(outcome);
+            if outcome == AuditOutcome::Failed {
+                let (namespace, name) = (audit.namespace(), audit.name());
+                tracing::error!(namespace, name, error = text, "failed to write a ReleaseAudit");
+            }
+        }
     }
 }
 
@@ -161,8 +214,12 @@ pub(crate) async fn write(
         return None;
     }
     let name = name(&spec.subject.name, spec.operation, (&spec.subject.uid, key));
-    let Creation { outcome, text, is_displaced } = match object(namespace, &name, fitted(spec)) {
-        Ok(object) => create(context, &object).await,
+    let Creation { outcome, text, is_displaced, .. } = match object(namespace, &name, fitted(spec))
+    {
+        Ok(object) => match create(context, &object).await {
+            Creation { is_owed: true, .. } if context.shared::<Owed>().put(object) => return None,
+            created => created,
+        },
         Err(text) => Creation::plain(AuditOutcome::Failed, text),
     };
     let told = context.shared::<Told>();

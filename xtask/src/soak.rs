@@ -108,10 +108,10 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
         }
     }
     judge_memory(&memory)?;
-    let audits::Tally { audited, repeated, lost } = world.judge_audits().await?;
+    let audits::Tally { audited, repeated, lost, unanswered } = world.judge_audits().await?;
     eprintln!(
-        "{audited} writes are each in one audit; {repeated} corrections were audited within ten minutes before, and \
-         {lost} writes were made shortly before a kill"
+        "{audited} writes are each in one audit; {repeated} corrections were audited within ten minutes before; \
+         {lost} writes were made shortly before a kill, and {unanswered} while the API server failed"
     );
     eprintln!("{}", green("✔ everything was as it should be, every time"));
     world.end().await

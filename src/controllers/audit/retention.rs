@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::archive::Archive;
-use super::{SUBJECT_UID, resource};
+use super::{SUBJECT_UID, repay, resource};
 use crate::cluster::ClusterError;
 use crate::cluster::item::Shallow;
 use crate::cluster::pages::Part;
@@ -87,9 +87,9 @@ impl SweepError {
     }
 }
 
-/// Deletes old audits until `stop`.
+/// Deletes old audits until `stop`, and creates those that are owed.
 pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    let work = async {
+    let delete = async {
         context.cluster.leadership.begun().await;
         let archive = match Archive::of(&context.settings) {
             Ok(archive) => archive,
@@ -107,6 +107,7 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
             tokio::time::sleep(EVERY).await;
         }
     };
+    let work = async { tokio::join!(delete, repay(&context)) };
     stop.run_until_cancelled(work).await;
 }
 

@@ -46,6 +46,33 @@ pub(super) struct Tally {
     pub(super) repeated: usize,
     /// Done by a process shortly before it was killed.
     pub(super) lost: usize,
+    /// Done while the API server was made to fail: windlass may not know of a write whose answer was lost.
+    pub(super) unanswered: usize,
+}
+
+/// What keeps a write from being audited.
+#[derive(Debug, Default)]
+pub(super) struct Excuses {
+    /// When windlass was killed.
+    pub(super) kills: Vec<Timestamp>,
+    /// From when to when the API server failed.
+    pub(super) faults: Vec<(Timestamp, Timestamp)>,
+}
+
+impl Excuses {
+    fn is_lost(&self, write: &Written) -> bool {
+        self.kills.iter().any(|kill| {
+            let since = kill.saturating_sub(LOST).unwrap_or(Timestamp::MIN);
+            since <= write.at && write.at <= *kill
+        })
+    }
+
+    fn is_unanswered(&self, write: &Written) -> bool {
+        self.faults.iter().any(|(from, to)| {
+            let to = to.saturating_add(ROUNDED).unwrap_or(Timestamp::MAX);
+            *from <= write.at && write.at <= to
+        })
+    }
 }
 
 /// An audit, as far as it tells of one object.
@@ -76,7 +103,7 @@ impl Told {
 pub(super) fn judge(
     writes: &[Written],
     audits: &[ReleaseAudit],
-    kills: &[Timestamp],
+    excuses: &Excuses,
 ) -> anyhow::Result<Tally> {
     let mut told: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
     for audit in audits.iter().map(|it| &it.spec) {
@@ -99,10 +126,6 @@ pub(super) fn judge(
         let covering = of_it.iter().filter(|it| it.covers(write, ROUNDED)).count();
         // Only what is certainly in two is in two.
         let same = |it: &&Told| it.covers(write, Duration::ZERO) && it.action == write.action;
-        let is_lost = kills.iter().any(|kill| {
-            let since = kill.saturating_sub(LOST).unwrap_or(Timestamp::MIN);
-            since <= write.at && write.at <= *kill
-        });
         if of_it.iter().filter(same).count() > 1 {
             wrong.push(format!(
                 "{} {} at {} is in several audits",
@@ -112,8 +135,10 @@ pub(super) fn judge(
             tally.audited += 1;
         } else if of_it.iter().any(|it| it.is_same_drift(write)) {
             tally.repeated += 1;
-        } else if is_lost {
+        } else if excuses.is_lost(write) {
             tally.lost += 1;
+        } else if excuses.is_unanswered(write) {
+            tally.unanswered += 1;
         } else {
             wrong.push(format!("{} {} at {} is in no audit", write.action, write.name, write.at));
         }
@@ -150,23 +175,28 @@ mod tests {
             audit("Apply", "Added", "00:00:10", "00:00:20"),
             audit("CorrectDrift", "Changed", "00:01:00", "00:01:01"),
         ];
-        let judged = |write: Written, kills: &[Timestamp]| judge(&[write], &audits, kills);
-        let of = |audited, repeated, lost| Tally { audited, repeated, lost };
-        assert_eq!(judged(write("00:00:15", "created configmaps/a"), &[]).unwrap(), of(1, 0, 0));
-        assert_eq!(judged(write("00:05:00", "changed configmaps/a"), &[]).unwrap(), of(0, 1, 0));
-        let late = judged(write("00:20:00", "changed configmaps/a"), &[]).unwrap_err().to_string();
-        assert!(late.contains("changed a at 2026-01-01T00:20:00Z is in no audit"), "{late}");
-        judged(write("00:00:15", "created configmaps/b"), &[]).unwrap_err();
-        let kill = "2026-01-01T00:20:05Z".parse().unwrap();
-        assert_eq!(
-            judged(write("00:20:00", "changed configmaps/a"), &[kill]).unwrap(),
-            of(0, 0, 1)
-        );
+        let none = Excuses::default();
+        let judged = |write: Written, excuses: &Excuses| judge(&[write], &audits, excuses);
+        let of =
+            |audited, repeated, lost, unanswered| Tally { audited, repeated, lost, unanswered };
+        let created = judged(write("00:00:15", "created configmaps/a"), &none).unwrap();
+        assert_eq!(created, of(1, 0, 0, 0));
+        let again = judged(write("00:05:00", "changed configmaps/a"), &none).unwrap();
+        assert_eq!(again, of(0, 1, 0, 0));
+        let late = write("00:20:00", "changed configmaps/a");
+        let told = judged(late.clone(), &none).unwrap_err().to_string();
+        assert!(told.contains("changed a at 2026-01-01T00:20:00Z is in no audit"), "{told}");
+        judged(write("00:00:15", "created configmaps/b"), &none).unwrap_err();
+        let at = |at: &str| format!("2026-01-01T{at}Z").parse().unwrap();
+        let killed = Excuses { kills: vec![at("00:20:05")], faults: Vec::new() };
+        assert_eq!(judged(late.clone(), &killed).unwrap(), of(0, 0, 1, 0));
+        let faulty = Excuses { faults: vec![(at("00:19:59"), at("00:20:03"))], kills: Vec::new() };
+        assert_eq!(judged(late, &faulty).unwrap(), of(0, 0, 0, 1));
         let twice = [
             audit("Apply", "Changed", "00:00:10", "00:00:20"),
             audit("CorrectDrift", "Changed", "00:00:14", "00:00:18"),
         ];
-        let both = judge(&[write("00:00:15", "changed configmaps/a")], &twice, &[]).unwrap_err();
+        let both = judge(&[write("00:00:15", "changed configmaps/a")], &twice, &none).unwrap_err();
         assert!(both.to_string().contains("is in several audits"), "{both}");
     }
 

@@ -18,7 +18,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 
-use super::audits::{Tally, Written, judge};
+use super::audits::{Excuses, Tally, Written, judge};
 use super::deeds::{Change, Deed};
 use super::model::{Model, State};
 use crate::ownership::{OWNER_NAME, kustomizations};
@@ -28,6 +28,9 @@ const SOURCE: &str = "fleet";
 
 /// No audit goes while it lasts.
 const ALL_AUDITS: &str = "--audit-retention-records=1000000";
+
+/// What was sent then may have no answer when connections end.
+const SOON_BEFORE: Duration = Duration::from_secs(2);
 
 /// How many lines of the log a failure shows.
 const LOG_LINES: usize = 60;
@@ -45,8 +48,8 @@ pub(super) struct World {
     fault_until: Option<Instant>,
     /// How many of windlass's writes were judged already.
     judged: usize,
-    /// When windlass was killed.
-    kills: Vec<Timestamp>,
+    /// What keeps writes from being audited.
+    excuses: Excuses,
 }
 
 fn path(folder: &str, object: &str) -> String {
@@ -78,7 +81,7 @@ impl World {
             revision: first,
             fault_until: None,
             judged: 0,
-            kills: Vec::new(),
+            excuses: Excuses::default(),
         };
         for name in model.folders.keys() {
             world.create(name, model).await?;
@@ -141,12 +144,14 @@ impl World {
                 Ok(())
             }
             Deed::Disconnect => {
+                let now = Timestamp::now();
+                self.excuses.faults.push((now.saturating_sub(SOON_BEFORE)?, now));
                 self.proxy.drop_connections();
                 Ok(())
             }
             Deed::Kill => {
                 self.windlass.operator.kill()?;
-                self.kills.push(Timestamp::now());
+                self.excuses.kills.push(Timestamp::now());
                 self.heal();
                 self.windlass.resume().await
             }
@@ -190,6 +195,9 @@ impl World {
 
     fn begin_fault(&mut self, fault: Fault, lasts: Duration) {
         self.proxy.begin(fault);
+        let now = Timestamp::now();
+        let until = now.saturating_add(lasts).unwrap_or(Timestamp::MAX);
+        self.excuses.faults.push((now, until));
         self.fault_until = Some(Instant::now() + lasts);
     }
 
@@ -312,7 +320,7 @@ impl World {
         let writes = writes.iter().map(|(at, change)| Written::of(at, change));
         let writes: Vec<Option<Written>> = writes.collect::<anyhow::Result<_>>()?;
         let writes: Vec<Written> = writes.into_iter().flatten().collect();
-        let judged = judge(&writes, &audits(&self.story).await?, &self.kills);
+        let judged = judge(&writes, &audits(&self.story).await?, &self.excuses);
         judged.with_context(|| self.log())
     }
 
