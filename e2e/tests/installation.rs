@@ -86,8 +86,14 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     story.await_gone(&crd(), SOON).await?;
     // What it had applied is still there.
     story.await_value("map", "1").await?;
-    let text = story.windlass_says(&with(&["uninstall", "--silent", "--delete-crds"]), true)?;
-    ensure!(text.contains("nothing to delete"), "{text}");
+    // A definition with objects goes after them.
+    story
+        .await_until("all definitions to be gone", SOON, async || {
+            let uninstall = with(&["uninstall", "--silent", "--delete-crds"]);
+            let text = story.windlass_says(&uninstall, true)?;
+            Ok(text.contains("nothing to delete").then_some(()))
+        })
+        .await?;
     getting_started(&story).await
 }
 
