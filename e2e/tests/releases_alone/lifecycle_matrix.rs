@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 /// How many cases are played at once.
 const AT_ONCE: usize = 16;
 
+/// Within what time windlass sees a new binding.
+const SEEN: std::time::Duration = std::time::Duration::from_secs(2);
+
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 const HELMFILE: &str = "releases:\n- name: {{ .Values.name }}\n  chart: ./app\n  values: [{value: {{ .Values.value }}}]\n";
 
@@ -120,6 +123,8 @@ impl Case {
         let lifecycle = story.lifecycle(&name, &[self.phase], json!({"timeout": timeout})).await?;
         let subjects = json!([{"kind": format!("{:?}", self.kind), "name": name}]);
         story.bind(&lifecycle, json!({"subjects": subjects})).await?;
+        // windlass learns of bindings by a watch of its own, which may be behind that of the object.
+        tokio::time::sleep(SEEN).await;
         let wanted = if is_upgrade { "two" } else { "one" };
         match DELETE.contains(&self.phase) {
             true => story.delete(&target).await?,

@@ -1,7 +1,7 @@
 //! A Kustomization that is deleted: what it applied goes with it, by policy.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crds::kustomize::Kustomization;
 use lifecycle::Answer;
@@ -17,12 +17,20 @@ use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
 use crate::controllers::kind::Controlled as _;
 
+/// How many removals that have come to their end are remembered.
+const FINISHED: usize = 1000;
+
 impl Session {
     /// The object goes: so does what it applied, by policy.
     pub(super) async fn finalize(
         &self,
         object: &Arc<Kustomization>,
     ) -> Result<Leaving<Kustomization>, ClusterError> {
+        let finished = self.context.shared::<Finished>();
+        // A run may begin before the watch tells that the finalizer is gone; nothing is asked then.
+        if finished.has(object) {
+            return Ok(Leaving::Done(object.clone()));
+        }
         self.audit_stopped(object, |_| false, "the Kustomization is being deleted").await;
         let (prune, await_end) = wish::deletion(&object.spec);
         let timeouts = wish::check(&object.spec).unwrap_or(Timeouts {
@@ -47,6 +55,7 @@ impl Session {
                     return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
                 }
             }
+            finished.put(object);
             self.dismiss_events(object, None).await;
             return Ok(Leaving::Done(object.clone()));
         }
@@ -86,11 +95,34 @@ impl Session {
         if !ended.rest.is_settled() {
             return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
         }
+        finished.put(object);
         self.dismiss_events(object, None).await;
         for event in report::finalized(&ended.object, &ended.came.changes) {
             self.context.events.announce(&*ended.object, Kustomization::CONTROLLER, event);
         }
         Ok(Leaving::Done(ended.object))
+    }
+}
+
+/// Kustomizations whose removal has come to its end, by uid: the newest of them.
+#[derive(Default)]
+struct Finished(Mutex<VecDeque<String>>);
+
+impl Finished {
+    fn all(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, object: &Kustomization) -> bool {
+        self.all().iter().any(|uid| object.metadata.uid.as_ref() == Some(uid))
+    }
+
+    fn put(&self, object: &Kustomization) {
+        let mut all = self.all();
+        all.extend(object.metadata.uid.clone());
+        if all.len() > FINISHED {
+            all.pop_front();
+        }
     }
 }
 
