@@ -75,7 +75,7 @@ impl Excuses {
     }
 }
 
-/// An audit, as far as it tells of one object.
+/// What an audit says about one object.
 struct Told {
     operation: AuditOperation,
     action: &'static str,
