@@ -208,7 +208,12 @@ impl Case {
         Ok(())
     }
 
+    /// Told by its status, or by an event: what was removed by then has no status any more.
     async fn await_told(&self, story: &Story, text: &str) -> Result<()> {
+        let (kind, name) = (format!("{:?}", self.kind), self.name());
+        if DELETE.contains(&self.phase) {
+            return story.await_event(&kind, &name, text).await;
+        }
         let is_told = |object: &DynamicObject| {
             object.data["status"].to_string().contains(text)
                 && condition(object, "Ready")["status"] != "True"
