@@ -20,7 +20,8 @@ type Found = (Problem, String);
 
 /// Validates a value and everything in it.
 pub(crate) fn check(value: &Value, node: &Node, place: &mut Place, sink: &mut Sink) {
-    if node.is_same || !sink.step() {
+    // An alternative is about a whole value, other parts of which may have changed.
+    if (node.is_same && !sink.is_whole) || !sink.step() {
         return;
     }
     own(value, &node.own, place, sink);
@@ -74,9 +75,11 @@ fn is_valid(value: &Value, node: &Node, sink: &mut Sink) -> Option<bool> {
 }
 
 fn junctors(value: &Value, node: &Node, place: &mut Place, sink: &mut Sink) {
+    let was_whole = std::mem::replace(&mut sink.is_whole, true);
     for part in &node.all_of {
         check(value, part, place, sink);
     }
+    sink.is_whole = was_whole;
     let unjudged = || (Problem::Unjudged, "alternatives of the schema".to_owned());
     if !node.any_of.is_empty() {
         let all: Vec<_> = node.any_of.iter().map(|it| is_valid(value, it, sink)).collect();

@@ -58,6 +58,8 @@ pub struct Version {
     pub is_served: bool,
     /// Whether objects are stored in it.
     pub is_storage: bool,
+    /// Whether `status` is a subresource: what writes it is not what writes the rest.
+    pub has_status: bool,
 }
 
 /// How objects are converted between versions.
@@ -157,6 +159,7 @@ fn version(value: &Value) -> Result<Version, Fault> {
         name: text(&value["name"]).ok_or(Fault::Field("spec.versions[*].name"))?,
         is_served: value["served"] == true,
         is_storage: value["storage"] == true,
+        has_status: value["subresources"]["status"].is_object(),
     })
 }
 

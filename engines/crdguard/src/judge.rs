@@ -49,6 +49,20 @@ struct Pair {
     after: Schema,
     /// Only what is dropped counts: the other version may have fields that this one cannot show.
     losses_only: bool,
+    /// Whether `status` is a subresource before and after.
+    has_status: [bool; 2],
+}
+
+impl Pair {
+    /// Whether a finding counts. What a controller reports in the subresource `status`, it reports again, and the API server
+    /// does not hold it against other changes of the object.
+    fn counts(&self, problem: Problem, path: &str) -> bool {
+        let is_status = path
+            .strip_prefix("status")
+            .is_some_and(|it| it.is_empty() || it.starts_with('.') || it.starts_with('['));
+        let [before, after] = self.has_status;
+        !(is_status && before && (after || problem == Problem::Lost))
+    }
 }
 
 /// A pair that is to be judged, as far as its schemas differ.
@@ -91,7 +105,11 @@ impl Judge {
             let mut after = Definition::schema(if is_live { old } else { new }, &by)?;
             after.mark(&before);
             if !after.root.is_same {
-                pairs.push(Pair { read, by, before, after, losses_only });
+                let has = |it: &Definition, name: &str| {
+                    it.version(name).is_some_and(|version| version.has_status)
+                };
+                let has_status = [has(&was, &read), has(if is_live { &was } else { &is }, &by)];
+                pairs.push(Pair { read, by, before, after, losses_only, has_status });
             }
         }
         let mut unseen = Vec::new();
@@ -180,6 +198,7 @@ impl Judge {
         let mut found = BTreeSet::new();
         for pair in self.pairs.iter().filter(|it| it.read == version) {
             let of = judge(object, pair, &mut self.sink).into_iter();
+            let of = of.filter(|(problem, path, _)| pair.counts(*problem, path));
             found.extend(of.map(|(problem, path, why)| (problem, pair.by.as_str(), path, why)));
         }
         for (problem, by, path, why) in found {

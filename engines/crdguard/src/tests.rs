@@ -86,6 +86,56 @@ fn a_field_that_is_dropped_is_named_and_a_key_of_a_map_is_not() {
 }
 
 #[test]
+fn alternatives_that_did_not_change_are_about_values_that_did() {
+    let alternatives = json!([{"required": ["a"]}, {"required": ["b"]}]);
+    let of = |b: Value, not: Value| {
+        let mut spec = object(&json!({"a": {"type": "string"}, "b": b}));
+        (spec["oneOf"], spec["not"]) = (alternatives.clone(), not);
+        spec
+    };
+    let not = json!({"required": ["a", "b"]});
+    let old = of(json!({"type": "string"}), not.clone());
+    let specs = [json!({"a": "x"})];
+    assert_spec(old.clone(), of(json!({"type": "integer"}), not.clone()), &specs, &expect![""]);
+    assert_spec(
+        old,
+        of(json!({"type": "string", "default": "x"}), not),
+        &specs,
+        &expect![[r"
+            v1 spec fits 2 of `oneOf` (1 object: shop/a)
+            v1 spec fits `not` (1 object: shop/a)"]],
+    );
+}
+
+#[test]
+fn what_a_controller_reports_is_no_reason_where_it_is_a_subresource() {
+    let with = |status: Value, is_subresource: bool| {
+        let mut definition = definition(&[("v1", true, json!({"type": "object"}))]);
+        let version = &mut definition["spec"]["versions"][0];
+        version["schema"]["openAPIV3Schema"]["properties"]["status"] = status;
+        if is_subresource {
+            version["subresources"] = json!({"status": {}});
+        }
+        definition
+    };
+    let mut reported = widget("a", &json!({}));
+    reported["status"] = json!({"size": 6, "text": "x"});
+    let all = object(&json!({"size": {"type": "integer"}, "text": {"type": "string"}}));
+    let narrow = object(&json!({"size": {"type": "integer", "maximum": 5}}));
+    let judged = |before: bool, after: bool| {
+        let (old, new) = (with(all.clone(), before), with(narrow.clone(), after));
+        lines(&old, &new, std::slice::from_ref(&reported)).join("\n")
+    };
+    expect![""].assert_eq(&judged(true, true));
+    expect!["v1 status.size is greater than the maximum (1 object: shop/a)"]
+        .assert_eq(&judged(true, false));
+    expect![[r"
+        v1 status.size is greater than the maximum (1 object: shop/a)
+        v1 status.text is no field of the new schema, and would be dropped (1 object: shop/a)"]]
+    .assert_eq(&judged(false, false));
+}
+
+#[test]
 fn a_field_that_becomes_required_breaks_objects_unless_it_has_a_default() {
     let old = object(&json!({"mode": {"type": "string"}}));
     let with =

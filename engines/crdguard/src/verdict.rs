@@ -149,6 +149,8 @@ pub(crate) struct Sink {
     evaluating: Meter,
     is_aside: bool,
     is_over: bool,
+    /// What did not change in the schema is judged, too.
+    pub(crate) is_whole: bool,
     found: BTreeSet<(Problem, String, String)>,
 }
 
@@ -160,6 +162,7 @@ impl Sink {
             evaluating: Meter::new(EVALUATING, stop.clone()),
             is_aside: false,
             is_over: false,
+            is_whole: false,
             found: BTreeSet::new(),
         }
     }
@@ -204,6 +207,7 @@ impl Sink {
             evaluating: self.evaluating.within(self.evaluating.left()),
             is_aside: true,
             is_over: self.is_over,
+            is_whole: true,
             found: BTreeSet::new(),
         }
     }
