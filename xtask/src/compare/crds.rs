@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use crdguard::{Facts, Judge, Presence, Problem};
+use e2e::harness::definitions::contains;
 use e2e::harness::{Story, Target};
 use golang::meter::Stop;
 use kube::Api;
@@ -61,6 +62,8 @@ struct Row {
     false_alarms: Vec<String>,
     /// Taken, and the API server does not take all objects as they are.
     missed: Vec<String>,
+    /// Objects of versions that the new definition does not have, which only its webhook would convert.
+    unasked: usize,
     /// Releases that could not be fetched.
     missing: Vec<String>,
 }
@@ -165,7 +168,17 @@ async fn upgrade(
         *row.reasons.entry(format!("{:?}: {what}: {why}", finding.problem)).or_default() += 1;
     }
     let Some(story) = story.filter(|_| !objects.is_empty()) else { return Ok(()) };
-    let broken = broken(story, new, &objects).await.with_context(|| what.to_owned())?;
+    let mut broken = None;
+    for (definition, objects) in asked(new, &objects) {
+        match definition {
+            Some(it) if broken.is_none() => {
+                let found = refusal(story, &it, &objects).await;
+                broken = found.with_context(|| what.to_owned())?;
+            }
+            Some(_) => {}
+            None => row.unasked += objects.len(),
+        }
+    }
     // What a default means, and which versions clients use, no API server says.
     let is_about_objects =
         |it: Problem| matches!(it, Problem::Invalid | Problem::Lost | Problem::Unjudged);
@@ -178,8 +191,33 @@ async fn upgrade(
     Ok(())
 }
 
+/// The definitions under which objects are created, each with its objects. No webhook converts them here: where one would,
+/// each version stands alone, and what it does not have is not asked about.
+fn asked<'o>(new: &Value, objects: &'o [Value]) -> Vec<(Option<Value>, Vec<&'o Value>)> {
+    if new["spec"]["conversion"]["strategy"] != "Webhook" {
+        return vec![(Some(new.clone()), objects.iter().collect())];
+    }
+    let mut by_version = BTreeMap::<&str, Vec<&Value>>::new();
+    for object in objects {
+        by_version.entry(version_of(object)).or_default().push(object);
+    }
+    let alone = |version: &str| {
+        let versions = new["spec"]["versions"].as_array().into_iter().flatten();
+        let mut only = versions.into_iter().find(|it| it["name"] == version)?.clone();
+        (only["served"], only["storage"]) = (true.into(), true.into());
+        let mut definition = new.clone();
+        definition["spec"]["versions"] = json!([only]);
+        Some(definition)
+    };
+    by_version.into_iter().map(|(version, objects)| (alone(version), objects)).collect()
+}
+
+fn version_of(object: &Value) -> &str {
+    object["apiVersion"].as_str().and_then(|it| it.rsplit('/').next()).unwrap_or_default()
+}
+
 /// Why the API server does not take objects as they are under a definition; none if it takes all of them.
-async fn broken(story: &Story, new: &Value, objects: &[Value]) -> anyhow::Result<Option<String>> {
+async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Result<Option<String>> {
     let group = format!("shadow.{}.test", story.namespace);
     let plural = new["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
     let name = format!("{plural}.{group}");
@@ -201,9 +239,8 @@ async fn broken(story: &Story, new: &Value, objects: &[Value]) -> anyhow::Result
     story.await_condition(&crd, "Established", "True", SERVED).await?;
     let mut why = None;
     for object in objects {
-        let mut object = object.clone();
-        let version = object["apiVersion"].as_str().and_then(|it| it.rsplit('/').next());
-        let version = version.unwrap_or_default().to_owned();
+        let mut object = (*object).clone();
+        let version = version_of(&object).to_owned();
         let versions = || new["spec"]["versions"].as_array().into_iter().flatten();
         // What is of a version that is not served any more is written in that of storage.
         let is_served = versions().any(|it| it["name"] == version.as_str() && it["served"] == true);
@@ -253,19 +290,6 @@ async fn refused(story: &Story, plural: &str, object: &Value) -> anyhow::Result<
     }
 }
 
-/// Whether a value has everything that another has.
-fn contains(whole: &Value, part: &Value) -> bool {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(key, part)| whole.get(key).is_some_and(|it| contains(it, part)))
-        }
-        (Value::Array(whole), Value::Array(part)) => {
-            whole.len() == part.len() && whole.iter().zip(part).all(|(a, b)| contains(a, b))
-        }
-        (whole, part) => whole == part,
-    }
-}
-
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
         "{:<26}{:>9}{:>9}{:>9}{:>9}{:>7}{:>8}  RELEASES\n",
@@ -289,7 +313,14 @@ fn table(rows: &[Row]) -> String {
         let wrong = row.false_alarms.iter().map(|it| format!("  FALSE ALARM: {it}\n"));
         let missed = row.missed.iter().map(|it| format!("  MISSED: {it}\n"));
         let missing = row.missing.iter().map(|it| format!("  not fetched: {it}\n"));
-        let lines: String = reasons.chain(wrong).chain(missed).chain(missing).collect();
+        let unasked = (row.unasked > 0).then(|| {
+            format!(
+                "  not asked about, since only a webhook converts them: {} objects\n",
+                row.unasked
+            )
+        });
+        let lines: String =
+            reasons.chain(wrong).chain(missed).chain(missing).chain(unasked).collect();
         if !lines.is_empty() {
             text.push_str(&format!("\n{}\n{lines}", row.project));
         }
@@ -303,6 +334,21 @@ mod tests {
     use expect_test::expect;
 
     #[test]
+    fn where_a_webhook_converts_each_version_is_asked_about_alone() {
+        let mut new = json!({"spec": {"versions": [{"name": "v1"}, {"name": "v2"}]}});
+        let of = |version: &str| json!({"apiVersion": format!("acme.io/{version}")});
+        let objects = [of("v1"), of("v2"), of("v0"), of("v1")];
+        let counts = |new: &Value| -> Vec<(Option<usize>, usize)> {
+            let all = asked(new, &objects).into_iter();
+            let versions = |it: Value| it["spec"]["versions"].as_array().map(Vec::len);
+            all.map(|(it, objects)| (it.and_then(versions), objects.len())).collect()
+        };
+        assert_eq!(counts(&new), [(Some(2), 4)]);
+        new["spec"]["conversion"] = json!({"strategy": "Webhook"});
+        assert_eq!(counts(&new), [(None, 1), (Some(1), 2), (Some(1), 1)]);
+    }
+
+    #[test]
     fn the_table_names_why_a_definition_was_refused_and_what_was_wrong() {
         let row = Row {
             project: "acme".to_owned(),
@@ -314,6 +360,7 @@ mod tests {
             reasons: BTreeMap::from([("Invalid: v1.1.0 a.b: spec.size is missing".to_owned(), 1)]),
             false_alarms: vec!["v1.1.0 a.b".to_owned()],
             missed: Vec::new(),
+            unasked: 2,
             missing: vec!["v1.2.0: not found".to_owned()],
         };
         expect![[r"
@@ -324,15 +371,8 @@ mod tests {
               Invalid: v1.1.0 a.b: spec.size is missing
               FALSE ALARM: v1.1.0 a.b
               not fetched: v1.2.0: not found
+              not asked about, since only a webhook converts them: 2 objects
         "]]
         .assert_eq(&table(&[row]));
-    }
-
-    #[test]
-    fn a_value_that_lost_a_field_does_not_have_all_of_the_other() {
-        let part = json!({"a": [{"b": 1}], "c": "x"});
-        assert!(contains(&json!({"a": [{"b": 1, "d": 2}], "c": "x", "e": 0}), &part));
-        assert!(!contains(&json!({"a": [{}], "c": "x"}), &part));
-        assert!(!contains(&json!({"a": [{"b": 1}]}), &part));
     }
 }
