@@ -49,9 +49,6 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
     /// What a run came by besides its rest.
     type Came: Default + Send;
 
-    /// The source that the spec names.
-    fn source(&self) -> Option<Node>;
-
     /// Why a dependency that is ready does not do yet for an object that is about to be at a revision.
     fn stale(_dependency: &Self, _object: &Self, _revision: &str) -> Option<DependencyState> {
         None

@@ -106,6 +106,18 @@ impl Controlled for HelmRelease {
 
     type Memory = applier::Memory<Self>;
 
+    fn source(&self) -> Option<Node> {
+        chart::source_node(self)
+    }
+
+    fn has_tried(&self, revision: &str) -> bool {
+        let Some(status) = &self.status else { return false };
+        // That of an OCIRepository ends with its digest, which the version of a chart does not have.
+        let is_digest = |it: &String| revision.ends_with(it.as_str());
+        status.last_attempted_revision.as_deref() == Some(revision)
+            || status.last_attempted_revision_digest.as_ref().is_some_and(is_digest)
+    }
+
     fn announcement(&self) -> String {
         let status = self.status.as_ref();
         applier::announcement(self, status.and_then(|it| it.last_attempted_revision.as_deref()))
@@ -147,10 +159,6 @@ impl Applied for HelmRelease {
     type Timeouts = Timeouts;
     type Named = values::Values;
     type Came = Came;
-
-    fn source(&self) -> Option<Node> {
-        chart::source_node(self)
-    }
 
     fn check(&self) -> Result<Timeouts, Rest> {
         status::check(self).and_then(|()| wish::check(&self.spec))

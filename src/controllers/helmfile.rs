@@ -101,6 +101,14 @@ impl Controlled for Helmfile {
 
     type Memory = applier::Memory<Self>;
 
+    fn source(&self) -> Option<Node> {
+        origin::source(self)
+    }
+
+    fn has_tried(&self, revision: &str) -> bool {
+        report::is_at(self, revision)
+    }
+
     fn announcement(&self) -> String {
         report::announcement(self)
     }
@@ -138,10 +146,6 @@ impl<K: Model> Applied for K {
     type Timeouts = Timeouts;
     type Named = Named;
     type Came = Came<K>;
-
-    fn source(&self) -> Option<Node> {
-        origin::source(&self.namespace().unwrap_or_default(), &self.asked())
-    }
 
     fn check(&self) -> Result<Timeouts, Rest> {
         match self.fault() {

@@ -35,6 +35,16 @@ pub(crate) trait Controlled: OurKind + Reconciled {
         Vec::new()
     }
 
+    /// The source that the spec names, if it is applied from one.
+    fn source(&self) -> Option<Node> {
+        None
+    }
+
+    /// Whether the status says that the artifact of a revision was applied, or that it was tried.
+    fn has_tried(&self, _revision: &str) -> bool {
+        true
+    }
+
     /// What others depend on: while it stays the same nobody is woken.
     fn announcement(&self) -> String;
 

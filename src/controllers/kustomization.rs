@@ -124,6 +124,15 @@ impl Controlled for Kustomization {
         wish::unsupported(&self.spec)
     }
 
+    fn source(&self) -> Option<Node> {
+        Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
+    }
+
+    fn has_tried(&self, revision: &str) -> bool {
+        let applied = self.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
+        applied == Some(revision)
+    }
+
     fn announcement(&self) -> String {
         let status = self.status.as_ref();
         applier::announcement(self, status.and_then(|it| it.last_applied_revision.as_deref()))
@@ -178,10 +187,6 @@ impl Applied for Kustomization {
     type Timeouts = Timeouts;
     type Named = Inputs;
     type Came = Came;
-
-    fn source(&self) -> Option<Node> {
-        Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
-    }
 
     fn stale(dependency: &Self, object: &Self, revision: &str) -> Option<DependencyState> {
         resolve::stale(dependency, object, revision)

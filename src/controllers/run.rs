@@ -1,6 +1,7 @@
 //! How any kind is run: one run a node at a time, woken through the hub, isolated from all others.
 
 mod keeper;
+mod start;
 mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,9 +147,8 @@ impl Notices {
     /// This process may act: everything that is known by now is reconciled, and from here on whatever changes.
     fn wake_all<K: Controlled>(&self, present: &[Arc<K>]) {
         self.awake.store(true, Ordering::Release);
-        for object in present.iter().filter(|object| is_ours(&***object, &self.context)) {
-            self.context.hub.wake(&node_of(&**object), WakeReason::Spec);
-        }
+        let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
+        start::wake(&self.context, ours.cloned().collect());
         let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for object in unreadable.into_values() {
             self.tell::<K>(object);

@@ -25,7 +25,6 @@ use super::plan::{Key, Planned, PlannedRelease};
 use super::report::{RELEASE_FAILED, is_under_way};
 use super::wish::Timeouts;
 use super::{Session, request};
-use crate::controllers::applier::Applied as _;
 use crate::controllers::helm_release::{report, status, wish};
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::postrender::PostRenderers;

@@ -18,7 +18,7 @@ use reconcile::{Node, Rest};
 use sources::reason::URL_INVALID;
 
 use super::model::Model;
-use super::{DIALECT, report};
+use super::{DIALECT, origin, report};
 use crate::controllers::applier;
 use crate::controllers::context::Context;
 use crate::controllers::kind::Controlled;
@@ -41,6 +41,14 @@ impl Controlled for Helmfile {
     const ANNOTATIONS: &'static [&'static str] = &[DIALECT];
 
     type Memory = applier::Memory<Self>;
+
+    fn source(&self) -> Option<Node> {
+        origin::source(self)
+    }
+
+    fn has_tried(&self, revision: &str) -> bool {
+        report::is_at(self, revision)
+    }
 
     fn announcement(&self) -> String {
         report::announcement(self)

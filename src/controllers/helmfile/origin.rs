@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crds::Artifact;
 use crds::helmfile::HelmfileSpec;
 use helmfile::{Address, Source};
+use kube::core::ResourceExt as _;
 use reconcile::{Node, Rest, Wake, reason};
 use sources::getter::{Getter, Limits, Wanted};
 use sources::git;
@@ -65,8 +66,9 @@ impl Origin {
 }
 
 /// The node of the source that a spec names.
-pub(super) fn source(own: &str, spec: &HelmfileSpec) -> Option<Node> {
-    spec.source_ref.as_ref().map(|source| resolve::source_node(own, source))
+pub(super) fn source<K: Model>(object: &K) -> Option<Node> {
+    let own = object.namespace().unwrap_or_default();
+    object.asked().source_ref.as_ref().map(|source| resolve::source_node(&own, source))
 }
 
 /// What of `source` and `sourceRef` cannot be used.

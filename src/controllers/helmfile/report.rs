@@ -216,6 +216,11 @@ pub(super) fn announcement<K: Model>(object: &K) -> String {
     text
 }
 
+/// Whether a revision of its source was applied.
+pub(super) fn is_at<K: Model>(object: &K, revision: &str) -> bool {
+    object.status().and_then(|it| it.last_applied_revision.as_deref()) == Some(revision)
+}
+
 /// Why a release is not there as the helmfile says, for who depends on it; `None` if it is.
 pub(super) fn release_not_ready<K: Model>(object: &K, release: &str) -> Option<String> {
     let ready = object.condition("Ready");
