@@ -52,6 +52,7 @@ pub(crate) mod record;
 pub(crate) mod reference;
 pub(crate) mod releaser;
 mod remotes;
+mod rights_watch;
 pub(crate) mod run;
 pub(crate) mod source;
 pub(crate) mod target;

@@ -4,7 +4,7 @@
 //! Elsewhere: what may be in a kubeconfig (`cluster::kubeconfig`), connecting (`cluster::client`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crds::KubeConfigReference;
 use reconcile::{Rest, Wake, reason};
@@ -16,6 +16,7 @@ use super::hub::Hub;
 use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::reference::References;
+use super::rights_watch::follow_rights;
 use super::unsupported::unsupported_text;
 use crate::cluster::Cluster;
 use crate::cluster::client::connect_to;
@@ -40,13 +41,13 @@ pub(crate) struct Destination {
     applying: Permits,
     /// Follows the CRDs of a remote cluster.
     crd_watch: Option<AbortHandle>,
+    /// Follows rights, since the first request was refused for want of them.
+    rights_watch: OnceLock<AbortHandle>,
 }
 
 impl Drop for Destination {
     fn drop(&mut self) {
-        if let Some(watch) = &self.crd_watch {
-            watch.abort();
-        }
+        self.crd_watch.iter().chain(self.rights_watch.get()).for_each(AbortHandle::abort);
     }
 }
 
@@ -82,6 +83,14 @@ impl Target {
     /// Tells the cluster and its kubeconfig from others; empty for windlass's own cluster.
     pub(crate) fn place(&self) -> &str {
         &self.key.destination
+    }
+
+    /// What was refused there for want of rights is woken when they change.
+    pub(crate) fn follow_rights(&self, hub: &Arc<Hub>) {
+        self.destination.rights_watch.get_or_init(|| {
+            let follow = follow_rights(self.destination.cluster.clone(), hub.clone());
+            tokio::spawn(follow).abort_handle()
+        });
     }
 
     /// Permits for those who apply now.
@@ -178,6 +187,7 @@ impl Targets {
             watcher: watcher.clone(),
             applying,
             crd_watch: None,
+            rights_watch: OnceLock::new(),
         };
         let key = Key { destination: String::new(), user: String::new() };
         let home = Arc::new(Target { cluster, destination: Arc::new(destination), key });
@@ -243,7 +253,10 @@ impl Targets {
                 let follow = follow_crds(cluster.clone(), self.hub.clone());
                 let crd_watch = Some(tokio::spawn(follow).abort_handle());
                 let applying = Permits::new(APPLYING_AT_ONCE);
-                let destination = Arc::new(Destination { cluster, watcher, applying, crd_watch });
+                let rights_watch = OnceLock::new();
+                let destination =
+                    Destination { cluster, watcher, applying, crd_watch, rights_watch };
+                let destination = Arc::new(destination);
                 keep(&self.destinations, of_destination, &destination);
                 if !remote.stripped.is_empty() {
                     let ignored = remote.stripped.join(", ");

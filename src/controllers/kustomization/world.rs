@@ -31,6 +31,7 @@ use crate::controllers::object_watcher::{Awaited, Labelled};
 use crate::controllers::permit::RunPermit;
 use crate::controllers::progress;
 use crate::controllers::record::Latest;
+use crate::controllers::rights_watch::rights;
 use crate::controllers::target::Target;
 
 /// How many objects are applied so soon that nobody is told so.
@@ -66,7 +67,7 @@ struct Known {
     changes: Vec<(ObjectId, Action)>,
     /// What changed in objects that were configured.
     fields: BTreeMap<ObjectId, Vec<String>>,
-    /// Stand for kinds that are not served yet.
+    /// Stand for kinds that are not served yet, and for rights.
     missing: BTreeSet<Node>,
 }
 
@@ -234,6 +235,15 @@ impl World {
         known.is_transient |= error.is_transient();
         known.is_permanent |= error.is_permanent();
         known.retry_after = known.retry_after.max(error.retry_after());
+        self.note_forbidden(&mut known, error);
+    }
+
+    /// What is refused for want of rights is tried again when they change.
+    fn note_forbidden(&self, known: &mut Known, error: &ClusterError) {
+        if error.code() == Some(403) {
+            known.missing.insert(rights());
+            self.target.follow_rights(&self.context.hub);
+        }
     }
 
     /// Where to watch the objects of a rest's wake, and in which version they were seen.

@@ -295,6 +295,7 @@ impl World {
             known.is_permanent |= error.is_permanent();
             // A webhook that is down refuses for this object, and is not asked any sooner for that.
             known.is_transient |= error.is_busy();
+            self.note_forbidden(&mut known, error);
         }
         SeenState::Refused(describe(
             id,
