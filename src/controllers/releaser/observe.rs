@@ -36,14 +36,17 @@ fn version_of(object: &Object) -> u64 {
 
 /// Kinds that have no state worth waiting for once they are there.
 fn is_inert(object: &Object) -> bool {
-    matches!(
-        (object.api_version(), object.kind()),
-        ("v1", "ConfigMap" | "Secret" | "ServiceAccount")
-            | (
-                "rbac.authorization.k8s.io/v1",
-                "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding"
-            )
-    )
+    match (object.api_version(), object.kind()) {
+        ("v1", "ConfigMap" | "Secret" | "ServiceAccount") => true,
+        ("v1", "Service") => {
+            object.get("spec").and_then(|it| it.get("type")).is_none_or(|it| it != "LoadBalancer")
+        }
+        (
+            "rbac.authorization.k8s.io/v1",
+            "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding",
+        ) => true,
+        _ => false,
+    }
 }
 
 impl<O: Owner> World<O> {
@@ -88,7 +91,7 @@ impl<O: Owner> World<O> {
             Err(text) => return Ok(Health::Failed(text)),
         };
         let earlier = self.known().healthy.clone();
-        let waited = members.iter().filter(|it| !is_inert(&it.object));
+        let waited = members.iter().filter(|it| self.is_waited(&it.object));
         let (ready, pending): (Vec<&Member>, Vec<&Member>) =
             waited.partition(|it| earlier.contains_key(&it.id));
         let mut found = self.examine(pending, jobs).await?;
@@ -137,6 +140,11 @@ impl<O: Owner> World<O> {
         Ok(Health::Pending(strings))
     }
 
+    /// Whether an object has a state to wait for, by its kind or by an expression of the spec.
+    fn is_waited(&self, object: &Object) -> bool {
+        !is_inert(object) || self.wish.expressions.judges(object)
+    }
+
     /// How objects are, and which of them are ready from now on.
     async fn examine<'m>(
         &self,
@@ -171,7 +179,7 @@ impl<O: Owner> World<O> {
     ///
     /// `since` is the moment before the write.
     pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: Moment) {
-        if !is_inert(&answer) {
+        if self.is_waited(&answer) {
             self.known().written.insert(id.clone(), (answer, since));
         }
     }
@@ -291,4 +299,23 @@ fn with_cause(text: String, cause: Option<String>) -> String {
 
 fn current() -> Report {
     Report { status: State::Current, message: String::new(), conditions: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_services_only_load_balancers_are_waited_for() {
+        let service = |spec: Value| {
+            Object::new(json!({"apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": "web"}, "spec": spec}))
+            .unwrap()
+        };
+        assert!(is_inert(&service(json!({}))));
+        assert!(is_inert(&service(json!({"type": "ClusterIP"}))));
+        assert!(!is_inert(&service(json!({"type": "LoadBalancer"}))));
+    }
 }

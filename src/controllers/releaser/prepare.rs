@@ -30,6 +30,7 @@ use super::{MANAGER, Owner};
 use crate::cluster::capabilities::Served;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::namespaces::Namespaces;
 use crate::controllers::permit::RunPermit;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
@@ -375,12 +376,17 @@ impl<O: Owner> World<O> {
         }
     }
 
+    /// Whether windlass's own cluster has a namespace: that of the owner, or one that a watch shows.
+    fn is_there(&self, namespace: &str) -> bool {
+        let is_home = self.target.place().is_empty();
+        let seen = || self.context.shared::<Namespaces>().facts(namespace);
+        is_home && (namespace == self.node.namespace || seen().is_some_and(|it| !it.is_terminating))
+    }
+
     /// Creates the target namespace, if that is asked for.
     async fn namespace(&self) -> Result<(), Refusal> {
         let name = &self.desired().target.namespace;
-        // The namespace of the owner itself exists.
-        let is_own = *name == self.node.namespace && self.target.place().is_empty();
-        if !self.wish.options.create_namespace || is_own {
+        if !self.wish.options.create_namespace || self.is_there(name) {
             return Ok(());
         }
         let cluster = &self.target.cluster;

@@ -84,7 +84,7 @@ struct Known {
 
 /// How long records are taken for what the cluster has, from one run of a wait to the next. Somebody who deletes or
 /// changes them meanwhile is noticed by the next write at the latest.
-const KEPT_FOR: Duration = Duration::from_secs(10);
+const KEPT_FOR: Duration = Duration::from_secs(30);
 
 /// Records that take more in their Secrets are read again by each run: hundreds of releases may wait at once.
 const KEPT_SIZE: usize = 32 << 10;
