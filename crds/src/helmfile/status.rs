@@ -33,7 +33,8 @@ pub struct HelmfileStatus {
     /// The releases that are in the cluster or are to be there, those that are needed first. It is the
     /// inventory: a release is in it before it is installed, and until it is uninstalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["namespace", "name", "kubeContext"]))]
+    // Atomic, since one writes all of it: hundreds of rows would each have their fields noted in `managedFields`.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub releases: Vec<ReleaseRow>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
