@@ -18,6 +18,11 @@ use crate::keeper::Keeper;
 /// The logs of all programs that run now, for failure reports.
 static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+/// What the image sets in the environment of the program, besides paths.
+///
+/// glibc would keep memory for each of the threads that wait for a disk or build; two arenas are as many as threads that work.
+pub const ENVIRONMENT: [(&str, &str); 1] = [("MALLOC_ARENA_MAX", "2")];
+
 /// A running `windlass`. Ends with this process, or when dropped.
 #[derive(Debug)]
 pub struct Operator {
@@ -62,6 +67,7 @@ impl Operator {
         let temporary = self.temporary_files();
         std::fs::create_dir_all(&temporary)?;
         command.env_remove("KUBECONFIG").env("HOME", &self.folder).env("TMPDIR", temporary);
+        command.envs(ENVIRONMENT);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.child = Some(self.keeper.spawn(&mut command, &self.log_file())?);
         Ok(())

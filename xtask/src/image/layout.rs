@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
+use e2e::operator::ENVIRONMENT;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -127,12 +128,17 @@ fn labels(config: Config<'_>) -> BTreeMap<&'static str, String> {
 
 /// What a container of the image is.
 fn image(layer: &str, config: Config<'_>) -> Value {
+    let paths =
+        [("PATH", "/usr/local/bin"), ("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")];
+    let environment = paths.into_iter().chain(ENVIRONMENT);
+    let environment: Vec<String> =
+        environment.map(|(name, value)| format!("{name}={value}")).collect();
     json!({
         "architecture": architecture(),
         "os": "linux",
         "config": {
             "User": format!("{USER}:{USER}"),
-            "Env": ["PATH=/usr/local/bin", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"],
+            "Env": environment,
             "Entrypoint": [PROGRAM],
             "Labels": labels(config),
         },
