@@ -6,7 +6,7 @@
 mod made_up;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use crdguard::{Definition, Facts, Judge, Presence, Problem, Schema};
+use crdguard::{Definition, Facts, Judge, Presence, Problem};
 use e2e::harness::definitions::contains;
 use e2e::harness::flux::SOON;
 use e2e::harness::{Story, Target};
@@ -143,6 +143,7 @@ async fn judge_schemas(story: &Story, at: usize, mut random: Random) -> Result<C
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stderr, reason = "how much was compared is what a long run is for")]
 async fn the_guard_judges_changes_of_schemas_as_the_api_server_does() -> Result<()> {
     let story = Story::begin("schema-changes").await?;
     let seed = Random::seed();

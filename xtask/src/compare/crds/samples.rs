@@ -63,9 +63,23 @@ pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
         if spec["scope"] == "Namespaced" {
             object["metadata"]["namespace"] = "default".into();
         }
-        all.extend(valid(&read, object));
+        all.extend(valid(&read, object).and_then(|it| kept(definition, (version, &read), it)));
     }
     all
+}
+
+/// What the store has of an object that was written in a version. Where nothing converts it, the schema of the version of
+/// storage drops what it does not have; none if that makes it invalid.
+fn kept(definition: &Value, (version, read): (&str, &Schema), object: Value) -> Option<Value> {
+    let spec = &definition["spec"];
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let storage = versions.into_iter().find(|it| it["storage"] == true && it["name"] != version);
+    let Some(storage) = storage.filter(|_| spec["conversion"]["strategy"] != "Webhook") else {
+        return Some(object);
+    };
+    let keeps = spec["preserveUnknownFields"] == true;
+    let stored = Schema::read(&storage["schema"]["openAPIV3Schema"], keeps)?;
+    read.create(&stored.create(&object)?.ok()?)?.ok()
 }
 
 /// The object without what is invalid in it, as the API server would store it; none if nothing of it is valid.
@@ -229,5 +243,20 @@ mod tests {
         );
         assert_eq!(all.len(), 1);
         assert_eq!(of(&definition, "v2"), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn what_the_version_of_storage_does_not_have_is_not_there() {
+        let version = |name: &str, is_storage: bool, fields: Value| {
+            json!({"name": name, "storage": is_storage, "schema": {"openAPIV3Schema": {"type": "object",
+                "properties": {"spec": {"type": "object", "properties": fields}}}}})
+        };
+        let text = json!({"type": "string"});
+        let mut definition = json!({"spec": {"group": "a.b", "scope": "Cluster", "names": {"kind": "A"}, "versions": [
+            version("v1", false, json!({"a": text, "b": text})), version("v2", true, json!({"b": text}))]}});
+        let full = |definition: &Value| of(definition, "v1").pop().unwrap()["spec"].clone();
+        assert_eq!(full(&definition), json!({"b": "a"}));
+        definition["spec"]["conversion"] = json!({"strategy": "Webhook"});
+        assert_eq!(full(&definition), json!({"a": "a", "b": "a"}));
     }
 }
