@@ -101,6 +101,37 @@ pub(crate) fn of_text(format: &str, text: &str) -> Answer {
     }
 }
 
+/// Whether every API server checks strings for a format.
+pub(crate) fn is_checked(format: &str) -> bool {
+    const CHECKED: [&str; 24] = [
+        "password",
+        "date",
+        "datetime",
+        "duration",
+        "byte",
+        "uuid",
+        "uuid3",
+        "uuid4",
+        "uuid5",
+        "ipv4",
+        "ipv6",
+        "cidr",
+        "mac",
+        "hexcolor",
+        "bsonobjectid",
+        "email",
+        "hostname",
+        "uri",
+        "isbn",
+        "isbn10",
+        "isbn13",
+        "creditcard",
+        "ssn",
+        "rgbcolor",
+    ];
+    CHECKED.contains(&format.replace('-', "").as_str())
+}
+
 /// Whether a number is in the range of a format.
 pub(crate) fn of_number(format: &str, number: f64) -> bool {
     let within = |low: f64, high: f64| (low..=high).contains(&number);

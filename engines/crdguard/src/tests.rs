@@ -108,6 +108,17 @@ fn alternatives_that_did_not_change_are_about_values_that_did() {
 }
 
 #[test]
+fn the_type_of_a_list_is_not_checked_where_a_format_is() {
+    let with = |of: Value| object(&json!({"a": of}));
+    let old = with(json!({"type": "array", "items": {"type": "string"}}));
+    let (list, email) = (json!({"a": []}), json!({"type": "string", "format": "email"}));
+    assert_spec(old.clone(), with(email), std::slice::from_ref(&list), &expect![""]);
+    let odd = json!({"type": "string", "format": "odd"});
+    let expected = expect!["v1 spec.a must be a string (1 object: shop/a)"];
+    assert_spec(old, with(odd), &[list], &expected);
+}
+
+#[test]
 fn what_a_controller_reports_is_no_reason_where_it_is_a_subresource() {
     let with = |status: Value, is_subresource: bool| {
         let mut definition = definition(&[("v1", true, json!({"type": "object"}))]);
