@@ -4,8 +4,8 @@
 //! Elsewhere: the control plane of a test run (`bed`), one story's namespace (`story`), what a
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
 //! them (`flux`), a test in a process of its own (`again`), who wrote what (`audit`), manifests for
-//! repositories (`manifests`), windlass as it was installed (`installed`), the commands of a page (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), what objects become
-//! under a definition (`definitions`), the servers around it
+//! repositories (`manifests`), windlass as it was installed (`installed`), the commands of a page (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), how objects are stored
+//! under a CRD (`definitions`), the servers around it
 //! (`crate::git_server`, `crate::operator`).
 //!
 //! ```no_run

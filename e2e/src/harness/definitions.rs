@@ -1,9 +1,10 @@
-//! What the API server makes of objects under a definition.
+//! How the API server stores objects under a CustomResourceDefinition.
 
 use serde_json::Value;
 
-/// Whether a value has everything that another has. A null is nothing: where it is not allowed, it is dropped or becomes the
-/// default.
+/// Whether a value contains all fields and items of another.
+///
+/// A null counts as an absent field: where null is not allowed, the API server drops the field or sets its default.
 pub fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (_, Value::Null) => true,

@@ -26,7 +26,7 @@ pub(super) fn wake<K: Controlled>(context: &Arc<Context>, objects: Vec<Arc<K>>) 
     tracing::info!(
         controller_kind = %K::kind(&()),
         objects = unchanged.len(),
-        "objects that did not change are compared, {A_SECOND} a second"
+        "reconciling objects that did not change, {A_SECOND} per second"
     );
     tokio::spawn(wake_unchanged(context.clone(), unchanged));
 }
