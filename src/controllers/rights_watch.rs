@@ -1,6 +1,6 @@
-//! Wakes what was refused for want of rights when roles or bindings change.
+//! Wakes objects whose requests were forbidden (403) when roles or bindings change.
 //!
-//! Differs(flux): what was refused is tried again at the retry interval only.
+//! Differs(flux): there they are retried at the retry interval only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,16 @@ const KINDS: [(&str, &str, bool); 4] = [
     ("ClusterRoleBinding", "clusterrolebindings", false),
 ];
 
-/// For how long changes are gathered: a role comes with its binding, and the API server's authorizer learns of both by watches.
-const TOGETHER: Duration = Duration::from_secs(1);
+/// For how long changes are gathered: a role comes with its binding, and a tenant who keeps changing roles must not have
+/// rejected objects of all namespaces applied again without rest.
+const TOGETHER: Duration = Duration::from_secs(5);
 
-/// The node that stands for all rights: what was refused waits for it.
+/// The node that stands for all RBAC objects: forbidden objects wait for it.
 pub(crate) fn rights() -> Node {
     Node::new(GROUP, "ClusterRole", "", "*")
 }
 
-/// Follows roles and bindings. Once they are listed, too, what was refused is tried again: they may have come since.
+/// Follows roles and bindings. Forbidden objects are retried after the first list, too: it may have what they lacked.
 pub(crate) async fn follow_rights(cluster: Cluster, hub: Arc<Hub>) {
     let watches = KINDS.map(|(kind, plural, namespaced)| {
         let gvk = Gvk::new(&format!("{GROUP}/v1"), kind);
