@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::connection::{Mark, say};
 use super::install::{MANAGER, POLL, name};
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::Cluster;
 
 /// The flags of `windlass migrate`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -67,22 +67,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Objects of a kind; none where there is no such kind.
-async fn list(
-    cluster: &Cluster,
-    gvk: &Gvk,
-    namespace: &str,
-    selector: &str,
-) -> Result<Vec<Object>, ClusterError> {
-    let resource = match cluster.resource(gvk).await {
-        Ok(resource) => resource,
-        Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let namespace = if resource.namespaced { namespace } else { "" };
-    cluster.list(&resource, namespace, selector).await
-}
-
 /// How many replicas a workload is to have.
 fn replicas(workload: &Object) -> i64 {
     workload.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or(1)
@@ -108,7 +92,9 @@ async fn await_end(
         let selector = selector(workload);
         let pods = Gvk::new("v1", "Pod");
         let mut is_told = false;
-        while let Some(pod) = list(cluster, &pods, workload.namespace(), &selector).await?.first() {
+        while let Some(pod) =
+            cluster.list_of_kind(&pods, workload.namespace(), &selector).await?.first()
+        {
             if Instant::now() >= deadline {
                 bail!("{} is still running", name(pod));
             }

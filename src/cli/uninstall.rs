@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::check::OURS;
 use super::connection::{Connection, Mark, agrees, block_on, say};
 use super::install::{MANAGER, POLL, name};
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::Cluster;
 
 /// What an installation consists of, in the order in which it is deleted: first what acts.
 const KINDS: [(&str, &str); 13] = [
@@ -112,7 +112,7 @@ async fn installed(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Obj
     let mut found = Vec::new();
     for (api_version, kind) in KINDS {
         let gvk = Gvk::new(api_version, kind);
-        let listed = list(cluster, &gvk, namespace, OURS).await;
+        let listed = cluster.list_of_kind(&gvk, namespace, OURS).await;
         found.extend(listed.with_context(|| format!("cannot list objects of kind {kind}"))?);
     }
     Ok(found)
@@ -131,8 +131,10 @@ async fn definitions(cluster: &Cluster) -> anyhow::Result<Vec<(Object, Vec<Objec
         let mut seen = BTreeSet::new();
         for version in spec.versions.iter().filter(|version| version.served) {
             let gvk = Gvk::new(&format!("{}/{}", spec.group, version.name), &spec.names.kind);
-            let objects =
-                list(cluster, &gvk, "", "").await.with_context(|| format!("cannot list {id}"))?;
+            let objects = cluster
+                .list_of_kind(&gvk, "", "")
+                .await
+                .with_context(|| format!("cannot list {id}"))?;
             held.extend(objects.into_iter().filter(|object| seen.insert(object.uid().to_owned())));
         }
         found.push((definition, held));
@@ -140,27 +142,12 @@ async fn definitions(cluster: &Cluster) -> anyhow::Result<Vec<(Object, Vec<Objec
     Ok(found)
 }
 
-async fn list(
-    cluster: &Cluster,
-    gvk: &Gvk,
-    namespace: &str,
-    selector: &str,
-) -> Result<Vec<Object>, ClusterError> {
-    let resource = match cluster.resource(gvk).await {
-        Ok(resource) => resource,
-        Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let namespace = if resource.namespaced { namespace } else { "" };
-    cluster.list(&resource, namespace, selector).await
-}
-
 /// Waits until nothing of windlass runs that could still act.
 async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.connection.timeout;
     let pods = Gvk::new("v1", "Pod");
     loop {
-        let running = list(cluster, &pods, &args.connection.namespace, OURS).await?;
+        let running = cluster.list_of_kind(&pods, &args.connection.namespace, OURS).await?;
         let Some(pod) = running.first() else { return Ok(()) };
         if Instant::now() >= deadline {
             bail!("{} is still running; run this again when it is gone", name(pod));

@@ -1,7 +1,7 @@
 //! Reading and writing any object, as JSON and without types.
 
 use http::{Method, Request};
-use objects::Object;
+use objects::{Gvk, Object};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -111,6 +111,25 @@ impl Cluster {
             api_version: resource.gvk.api_version(),
             kind: resource.gvk.kind.clone(),
         }
+    }
+
+    /// Objects of a kind; none where the server does not serve the kind. An empty `namespace` stands for all.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub(crate) async fn list_of_kind(
+        &self,
+        gvk: &Gvk,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<Object>, ClusterError> {
+        let resource = match self.resource(gvk).await {
+            Ok(resource) => resource,
+            Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let namespace = if resource.namespaced { namespace } else { "" };
+        self.list(&resource, namespace, selector).await
     }
 
     /// Objects of a kind in a namespace that a label selector matches. Each is read by itself: what lies too deep in one
@@ -321,9 +340,18 @@ impl Cluster {
         manager: &str,
     ) -> Result<Object, ClusterError> {
         let path = resource.path(namespace, Some(name))?;
-        let path = format!("{path}?fieldManager={manager}");
+        self.send_patch(MERGE, &format!("{path}?fieldManager={manager}"), patch).await
+    }
+
+    /// Sends a patch of a content type to a path.
+    async fn send_patch(
+        &self,
+        as_type: &str,
+        path: &str,
+        patch: &Value,
+    ) -> Result<Object, ClusterError> {
         let body = patch.to_string().into_bytes();
-        to_object(self.send(Method::PATCH, &path, "application/merge-patch+json", body).await?)
+        to_object(self.send(Method::PATCH, path, as_type, body).await?)
     }
 
     /// The same; fields that the server does not know are refused.
@@ -352,9 +380,9 @@ impl Cluster {
         manager: &str,
     ) -> Result<(), ClusterError> {
         let path = resource.path(namespace, Some(name))?;
-        let path = format!("{path}/status?fieldManager={manager}");
-        let body = patch.to_string().into_bytes();
-        self.send(Method::PATCH, &path, "application/merge-patch+json", body).await.map(drop)
+        self.send_patch(MERGE, &format!("{path}/status?fieldManager={manager}"), patch)
+            .await
+            .map(drop)
     }
 
     /// Changes the status of an object by a JSON patch (RFC 6902); fields that the server does not know are refused.
@@ -370,8 +398,7 @@ impl Cluster {
     ) -> Result<Object, ClusterError> {
         let path = resource.path(namespace, Some(name))?;
         let path = format!("{path}/status?fieldManager={manager}{STRICT}");
-        let body = operations.to_string().into_bytes();
-        to_object(self.send(Method::PATCH, &path, "application/json-patch+json", body).await?)
+        self.send_patch("application/json-patch+json", &path, operations).await
     }
 
     /// What a merge patch would make of an object, which stays as it is.
@@ -469,6 +496,8 @@ impl Cluster {
     }
 }
 
+/// The content type of a merge patch.
+const MERGE: &str = "application/merge-patch+json";
 /// The part of a query that makes the server refuse fields that it does not know.
 const STRICT: &str = "&fieldValidation=Strict";
 

@@ -17,7 +17,6 @@ use serde_json::{Map, Value, json};
 
 use super::super::connection::{Connection, Mark, block_on, print, say};
 use super::super::install::name;
-use super::list;
 
 /// The largest file that is read.
 const LIMIT: u64 = 16 << 20;
@@ -110,7 +109,7 @@ async fn from_cluster(connection: &Connection, operator: &Operator) -> anyhow::R
     let others = operator.others.iter().map(|(api, kind, _)| (*api, *kind));
     let mut found = Vec::new();
     for (api_version, kind) in std::iter::once(operator.gvk).chain(others) {
-        let listed = list(&cluster, &Gvk::new(api_version, kind), "", "").await;
+        let listed = cluster.list_of_kind(&Gvk::new(api_version, kind), "", "").await;
         found.extend(listed.with_context(|| format!("cannot list objects of kind {kind}"))?);
     }
     Ok(found)

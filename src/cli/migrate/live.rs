@@ -7,7 +7,6 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
 use super::super::install::name;
-use super::list;
 use super::survey::Survey;
 use crate::cluster::{Cluster, ClusterError};
 
@@ -59,7 +58,7 @@ impl Live {
         let is_same = |key: &[String; 3]| self.applied.get(key) == later.get(key);
         let mut written = Vec::new();
         for gvk in &self.kinds {
-            for object in list(cluster, gvk, "", OWNER[1]).await? {
+            for object in cluster.list_of_kind(gvk, "", OWNER[1]).await? {
                 let [namespace, owner] =
                     OWNER.map(|it| object.label(it).unwrap_or_default().to_owned());
                 let key = ["Kustomization".to_owned(), namespace, owner];

@@ -12,7 +12,7 @@ use super::super::check::OURS;
 use super::super::connection::{Mark, say};
 use super::super::install::{MANAGER, POLL, definitions, name};
 use super::survey::Survey;
-use super::{list, replicas, scale};
+use super::{replicas, scale};
 use crate::cluster::{Cluster, ClusterError};
 
 /// The ConfigMap, in the namespace of windlass.
@@ -111,7 +111,7 @@ impl Record {
             put_back(cluster, Object::new(value.clone())?).await?;
         }
         let gvk = Gvk::new("apps/v1", "Deployment");
-        let deployments = list(cluster, &gvk, namespace, "").await?;
+        let deployments = cluster.list_of_kind(&gvk, namespace, "").await?;
         for deployment in &deployments {
             if let Some(count) = self.replicas.get(deployment.name()) {
                 scale(cluster, deployment, *count).await?;

@@ -7,7 +7,7 @@ use objects::{Gvk, Object};
 use serde_json::Value;
 
 use super::super::install::name;
-use super::{list, replicas};
+use super::replicas;
 use crate::cluster::candidate::REPLACED;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::kinds;
@@ -33,7 +33,7 @@ pub(super) struct Survey {
 /// The Deployments of the controllers that windlass replaces.
 async fn controllers(cluster: &Cluster, namespace: &str) -> Result<Vec<Object>, ClusterError> {
     let deployments = Gvk::new("apps/v1", "Deployment");
-    let mut found = list(cluster, &deployments, namespace, FLUX).await?;
+    let mut found = cluster.list_of_kind(&deployments, namespace, FLUX).await?;
     found.retain(|it| REPLACED.contains(&it.name()));
     Ok(found)
 }
@@ -61,13 +61,13 @@ impl Survey {
             let Some(version) = crd.spec.versions.iter().find(|it| it.storage) else { continue };
             let kind = &crd.spec.names.kind;
             let gvk = Gvk::new(&format!("{}/{}", crd.spec.group, version.name), kind);
-            let found = list(cluster, &gvk, "", "").await;
+            let found = cluster.list_of_kind(&gvk, "", "").await;
             objects.extend(found.with_context(|| format!("cannot list objects of kind {kind}"))?);
         }
         let bootstrap = objects.iter().find(|it| holds(it, &controllers)).cloned();
         let mut obstacles: Vec<String> = objects.iter().filter_map(obstacle).collect();
         let instances = Gvk::new(INSTANCES.0, INSTANCES.1);
-        for instance in list(cluster, &instances, "", "").await? {
+        for instance in cluster.list_of_kind(&instances, "", "").await? {
             let is_disabled = instance.annotation("fluxcd.controlplane.io/reconcile");
             if is_disabled != Some("disabled") {
                 obstacles.push(format!(

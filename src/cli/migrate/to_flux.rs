@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::check::OURS;
 use super::super::connection::{Connection, Mark, block_on, say};
 use super::record::Record;
-use super::{await_end, list, scale};
+use super::{await_end, scale};
 use crate::cluster::Cluster;
 
 /// The flags of `windlass migrate to-flux`.
@@ -77,7 +77,7 @@ pub(super) async fn give_back(
 async fn workloads(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
     for kind in ["Deployment", "StatefulSet"] {
-        found.extend(list(cluster, &Gvk::new("apps/v1", kind), namespace, OURS).await?);
+        found.extend(cluster.list_of_kind(&Gvk::new("apps/v1", kind), namespace, OURS).await?);
     }
     Ok(found)
 }

@@ -61,6 +61,29 @@ struct Stored {
     size: usize,
 }
 
+impl Stored {
+    /// As the Secret of a record says it; `(parts, size)` are those fields.
+    fn of(
+        secret: &Object,
+        record: Arc<Record>,
+        journal: Option<Journal>,
+        labels: BTreeMap<String, String>,
+        (parts, size): (Option<String>, usize),
+    ) -> Self {
+        let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        Self {
+            record,
+            journal,
+            secret: secret.name().to_owned(),
+            uid: secret.uid().to_owned(),
+            version: version.to_owned(),
+            labels,
+            parts,
+            size,
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Storage {
     cluster: Cluster,
@@ -252,17 +275,8 @@ impl Storage {
         let Ok((record, journal, labels, parts, size)) = read.await else {
             return Ok(Err("reading it was interrupted".to_owned()));
         };
-        let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
-        Ok(record.map_err(|error| error.to_string()).map(|record| Stored {
-            record: Arc::new(record),
-            journal,
-            secret: secret.name().to_owned(),
-            uid: secret.uid().to_owned(),
-            version: version.to_owned(),
-            labels,
-            parts,
-            size,
-        }))
+        let as_read = |record| Stored::of(secret, Arc::new(record), journal, labels, (parts, size));
+        Ok(record.map_err(|error| error.to_string()).map(as_read))
     }
 
     /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next run.
@@ -321,19 +335,9 @@ impl Storage {
         journal: Option<Journal>,
         secret: &Object,
         labels: BTreeMap<String, String>,
-        (parts, size): (Option<String>, usize),
+        packed: (Option<String>, usize),
     ) {
-        let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
-        let stored = Stored {
-            journal,
-            secret: secret.name().to_owned(),
-            uid: secret.uid().to_owned(),
-            version: version.to_owned(),
-            labels,
-            parts,
-            size,
-            record,
-        };
+        let stored = Stored::of(secret, record, journal, labels, packed);
         if let Some(known) = self.known().as_mut() {
             known.stored.insert(stored.record.version, stored);
         }
