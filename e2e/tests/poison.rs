@@ -137,7 +137,7 @@ fn nonsense(schema: &Value, chance: &mut Chance, depth: usize) -> Value {
 }
 
 /// Annotations and labels that windlass reads on its own objects.
-const ANNOTATIONS: [&str; 11] = [
+const ANNOTATIONS: [&str; 12] = [
     "reconcile.fluxcd.io/requestedAt",
     "reconcile.fluxcd.io/forceAt",
     "reconcile.fluxcd.io/resetAt",
@@ -147,6 +147,7 @@ const ANNOTATIONS: [&str; 11] = [
     "windlass.dev/suspended-by",
     "windlass.dev/suspended-reason",
     "windlass.dev/suspended-until",
+    "windlass.dev/rollback",
     "kustomize.toolkit.fluxcd.io/reconcile",
     "helmfile.windlass.dev/dialect",
 ];

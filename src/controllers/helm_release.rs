@@ -23,7 +23,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helm::template::Strategy;
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Facts, Node, Rest};
+use reconcile::{Facts, Node, ROLLBACK, Rest};
 use release::{Desired, Origin};
 
 use self::owner::{Held, ReleaseOwner};
@@ -102,7 +102,7 @@ impl Controlled for HelmRelease {
     const CONTROLLER: &'static str = "helm-controller";
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] =
-        &[wish::FORCE_AT, wish::RESET_AT, requires::REQUIRES];
+        &[wish::FORCE_AT, wish::RESET_AT, ROLLBACK, requires::REQUIRES];
 
     type Memory = applier::Memory<Self>;
 

@@ -32,7 +32,7 @@ use futures::future::BoxFuture;
 use golang::meter::Stop;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Facts, Node, Reason, Rest, Wake};
+use reconcile::{Facts, Node, ROLLBACK, Reason, Rest, Wake};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -98,6 +98,7 @@ struct Kept {
 impl Controlled for Helmfile {
     const CONTROLLER: &'static str = "helmfile-controller";
     const APPLIES: bool = true;
+    const ANNOTATIONS: &'static [&'static str] = &[ROLLBACK];
 
     type Memory = applier::Memory<Self>;
 

@@ -11,7 +11,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use lifecycle::{Dismissed, dismissed};
-use reconcile::{Kind, Rest, Status as Truth, Time, Verdict, Wake, reason};
+use reconcile::{Kind, Rest, Rollback, Status as Truth, Time, Verdict, Wake, reason};
 
 use crate::account;
 use crate::decide::{Decision, Drift, State, StateError, decide, state};
@@ -201,12 +201,13 @@ impl Run<'_> {
         if self.desired.deleted {
             return Ok(self.removal(None));
         }
-        if self.desired.suspended {
-            let text = "reconciliation is suspended".to_owned();
-            let wake = Wake::at(self.later(self.desired.interval));
-            return Ok(Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake)));
-        }
         let status = &self.observed.status;
+        if self.desired.suspended {
+            return match self.asked_rollback() {
+                Some(target) => Ok(self.begin(Action::Rollback, Some(target), status)?),
+                None => Ok(self.suspended()),
+            };
+        }
         let changed = change(
             &self.desired.target,
             &self.desired.chart_name,
@@ -224,6 +225,24 @@ impl Run<'_> {
             return self.decided(&attempted);
         }
         self.decided(status)
+    }
+
+    /// Nothing begins.
+    fn suspended(&self) -> Verdict<Step> {
+        let text = "reconciliation is suspended".to_owned();
+        let wake = Wake::at(self.later(self.desired.interval));
+        Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake))
+    }
+
+    /// The revision that a person asks to roll back to. It has to be there, and the newest one has to be the one that is meant,
+    /// with nothing under way on it.
+    fn asked_rollback(&self) -> Option<i64> {
+        let Rollback { from, to } = self.desired.requests.rollback?;
+        let revisions = &self.observed.revisions;
+        let last = revisions.last().filter(|last| last.record.version == from)?;
+        let life = &last.record.info.status;
+        let is_whole = matches!(life, Life::Deployed | Life::Failed);
+        (is_whole && revisions.get(to).is_some()).then_some(to)
     }
 
     /// Events of lifecycles that nothing waits for any more, beside an open operation or none.
@@ -284,10 +303,9 @@ impl Run<'_> {
             return Ok(Verdict::Act(vec![Step::Write(Box::new(write))]));
         }
         let is_held = matches!(operation::present(journal, record), Some(Task::Hold { .. }));
-        if is_held && self.desired.suspended && !self.desired.deleted {
-            let text = "reconciliation is suspended".to_owned();
-            let wake = Wake::at(self.later(self.desired.interval));
-            return Ok(Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake)));
+        let is_asked = self.desired.requests.is_for(journal);
+        if is_held && self.desired.suspended && !self.desired.deleted && !is_asked {
+            return Ok(self.suspended());
         }
         let stop = self.stop(journal);
         let stop = stop.as_deref();
@@ -343,6 +361,9 @@ impl Run<'_> {
         }
         if desired.deleted {
             return Some("superseded by the removal of the release".to_owned());
+        }
+        if desired.requests.is_for(journal) {
+            return None;
         }
         if desired.suspended {
             return Some(format!("suspended during the {}", journal.action.as_str()));

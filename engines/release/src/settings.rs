@@ -215,6 +215,8 @@ pub struct Requests {
     pub force: Option<String>,
     /// `reconcile.fluxcd.io/resetAt`
     pub reset: Option<String>,
+    /// `windlass.dev/rollback`, which counts while the release is suspended.
+    pub rollback: Option<reconcile::Rollback>,
 }
 
 impl Requests {
@@ -226,6 +228,12 @@ impl Requests {
     /// Whether an upgrade is to be forced.
     pub fn forces(&self, status: &Status) -> bool {
         self.asks(self.force.as_ref(), status.last_handled_force.as_ref(), status)
+    }
+
+    /// Whether a rollback is the one that is asked for.
+    pub fn is_for(&self, journal: &Journal) -> bool {
+        let asked = self.rollback.map(|it| (Some(it.from), Some(it.to)));
+        journal.action == Action::Rollback && asked == Some((journal.base, journal.target))
     }
 
     /// Whether failures are to be forgotten.

@@ -27,7 +27,7 @@ use crate::controllers::releaser::Wish;
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::storage::Storage;
 use crate::controllers::target::Target;
-use crate::controllers::{lifecycle, window};
+use crate::controllers::{hold, lifecycle, window};
 
 impl Session {
     /// What a run would do if no window stood in its way.
@@ -58,6 +58,9 @@ impl Session {
     /// Whether an operation is under way, as the journal beside the newest record says: its run may have been lost. It is
     /// read once for a process, and only of an object whose status has not come to rest.
     pub(super) async fn is_under_way(&self, object: &HelmRelease) -> Result<bool, ClusterError> {
+        if self.is_to_roll_back(object) {
+            return Ok(true);
+        }
         if !status::is_reconciling(object) {
             return Ok(false);
         }
@@ -71,6 +74,13 @@ impl Session {
             return self.is_first_under_way(object, &target).await;
         };
         self.has_open_journal(object, &target, &known.storage_namespace, &of.name).await
+    }
+
+    /// Whether a person asks a suspended release to roll back, as far as the status knows the newest revision.
+    fn is_to_roll_back(&self, object: &HelmRelease) -> bool {
+        let Some(asked) = wish::requests(object).rollback else { return false };
+        let newest = latest(&status::read(object).history).map(|it| it.version);
+        newest == Some(asked.from) && hold::is_suspended(object, self.began)
     }
 
     /// The same where nothing was released before.

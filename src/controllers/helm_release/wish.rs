@@ -12,7 +12,7 @@ use crds::helm::{
     HelmReleaseSpec, RemediationStrategy,
 };
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, SHORTEST_INTERVAL};
+use reconcile::{ROLLBACK, Rest, SHORTEST_INTERVAL};
 use release::Desired;
 use release::hold::Lifecycles;
 use release::journal::{Propagation, WaitFor};
@@ -207,9 +207,15 @@ fn retry(failures: i64, settings: &Settings) -> Duration {
 }
 
 /// What annotations ask for; empty ones ask for nothing.
-fn requests(object: &HelmRelease) -> Requests {
+pub(super) fn requests(object: &HelmRelease) -> Requests {
     let asked = |key: &str| object.annotations().get(key).filter(|at| !at.is_empty()).cloned();
-    Requests { reconcile: asked(REQUESTED_AT), force: asked(FORCE_AT), reset: asked(RESET_AT) }
+    let rollback = object.annotations().get(ROLLBACK);
+    Requests {
+        reconcile: asked(REQUESTED_AT),
+        force: asked(FORCE_AT),
+        reset: asked(RESET_AT),
+        rollback: rollback.and_then(|text| reconcile::Rollback::of(text, None)),
+    }
 }
 
 fn wait(disable_wait: bool, disable_wait_for_jobs: bool) -> WaitFor {

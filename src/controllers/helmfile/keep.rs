@@ -380,7 +380,9 @@ impl<K: Model> Session<K> {
     ) -> Option<Outcome> {
         let row = run.book.row(key);
         let is_progressing = |row: &ReleaseRow| row.state == ReleaseState::Progressing;
-        if remembered.drive.under_way() == Some(true) || row.as_ref().is_some_and(is_progressing) {
+        let is_under_way = remembered.drive.under_way() == Some(true);
+        let is_progressing = row.as_ref().is_some_and(is_progressing);
+        if is_under_way || is_progressing || request::rolls_back(&**run.object, key, row.as_ref()) {
             let made = self.wish(run, key, spec, None, row.as_ref(), (true, false));
             let (wish, made) = match made {
                 Ok(made) => made,

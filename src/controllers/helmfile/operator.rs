@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helmfile::Address;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest};
+use reconcile::{Node, ROLLBACK, Rest};
 use sources::reason::URL_INVALID;
 
 use super::model::Model;
@@ -38,7 +38,7 @@ const INTERVAL: &str = "1m";
 impl Controlled for Helmfile {
     const CONTROLLER: &'static str = "helmfile-controller";
     const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] = &[DIALECT];
+    const ANNOTATIONS: &'static [&'static str] = &[DIALECT, ROLLBACK];
 
     type Memory = applier::Memory<Self>;
 

@@ -13,7 +13,7 @@ use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use crds::{GoDuration, Time};
 use helmfile::Operation;
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Wake};
+use reconcile::{ROLLBACK, Rest, Wake};
 use release::snapshot;
 use release::status::Status;
 use sha2::{Digest as _, Sha256};
@@ -132,6 +132,10 @@ pub(super) fn as_helm_release<K: Model>(
         let annotations = meta.annotations.get_or_insert_default();
         annotations.insert(REQUESTED_AT.to_owned(), requested.clone());
     }
+    if let Some(rollback) = rollback(helmfile, key) {
+        let annotations = meta.annotations.get_or_insert_default();
+        annotations.insert(ROLLBACK.to_owned(), rollback.annotation(None));
+    }
     let mut status = known.map(|row| row.status.clone()).unwrap_or_default();
     // A request repeats what has failed. The operation that it begins may be held for longer than one run, and remains the same.
     let has_failed = status.install_failures > 0 || status.upgrade_failures > 0;
@@ -143,6 +147,21 @@ pub(super) fn as_helm_release<K: Model>(
     status.last_handled_reconcile_at = helmfile.last_handled_reconcile_at().map(str::to_owned);
     release.status = Some(status);
     release
+}
+
+/// The rollback of a release that a person asks for.
+fn rollback<K: Model>(helmfile: &K, key: &Key) -> Option<reconcile::Rollback> {
+    let annotation = helmfile.annotations().get(ROLLBACK)?;
+    reconcile::Rollback::of(annotation, Some(&key.to_string()))
+}
+
+/// Whether a person asks a release that is suspended to roll back, as far as its row knows the newest revision.
+pub(super) fn rolls_back<K: Model>(helmfile: &K, key: &Key, row: Option<&ReleaseRow>) -> bool {
+    let asked = rollback(helmfile, key).zip(row);
+    asked.is_some_and(|(it, row)| {
+        let newest = row.status.history.iter().map(|it| it.version).max();
+        newest == Some(it.from)
+    })
 }
 
 /// What a status keeps of a release: without what is the Helmfile's.

@@ -3,6 +3,7 @@
 
 mod lifecycles;
 mod others;
+mod rollbacks;
 
 use std::time::Duration;
 

@@ -346,14 +346,16 @@ fn a_gate_makes_retries_the_default_of_actions_without_a_strategy() {
 fn annotations_ask_and_deletion_is_seen() {
     let mut object = object(&json!({}));
     object.metadata.annotations = Some(
-        [(REQUESTED_AT, "1"), (FORCE_AT, "2"), (RESET_AT, "")]
+        [(REQUESTED_AT, "1"), (FORCE_AT, "2"), (RESET_AT, ""), (ROLLBACK, "5->3")]
             .map(|(key, at)| (key.to_owned(), at.to_owned()))
             .into(),
     );
     object.metadata.deletion_timestamp = Some(crds::Time(jiff::Timestamp::UNIX_EPOCH));
     let desired = wished(&object, &[]);
     let at = |text: &str| Some(text.to_owned());
-    assert_eq!(desired.requests, Requests { reconcile: at("1"), force: at("2"), reset: None });
+    let rollback = Some(reconcile::Rollback { from: 5, to: 3 });
+    let asked = Requests { reconcile: at("1"), force: at("2"), reset: None, rollback };
+    assert_eq!(desired.requests, asked);
     assert!(desired.deleted);
 }
 

@@ -225,7 +225,8 @@ fn a_request_asks_anew_after_a_refusal() {
     world.answer(State::Failed);
     assert!(text(&world.settle()).starts_with("stalled RetriesExceeded"));
     let now = || Some("now".to_owned());
-    world.desired.requests = Requests { reconcile: now(), force: None, reset: now() };
+    world.desired.requests =
+        Requests { rollback: None, reconcile: now(), force: None, reset: now() };
     assert!(step(&mut world).contains("ask a at PreInstall"));
 }
 

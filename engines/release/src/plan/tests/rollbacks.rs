@@ -1,0 +1,87 @@
+//! Rollbacks that a person asks for while a release is suspended.
+
+use super::*;
+
+/// Three revisions, suspended, with a rollback that is asked for.
+fn asked(from: i64, to: i64) -> World {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    for (generation, version) in [(2, "2.0.0"), (3, "3.0.0")] {
+        world.desired = Desired { generation, ..desired(version, "a") };
+        world.settle();
+    }
+    world.desired.suspended = true;
+    world.desired.generation = 4;
+    world.desired.requests.rollback = Some(Rollback { from, to });
+    world.log.clear();
+    world.events.clear();
+    world
+}
+
+#[test]
+fn a_suspended_release_is_rolled_back_once_and_goes_on_when_it_is_resumed() {
+    let mut world = asked(3, 1);
+    check(
+        &mut world,
+        &expect![[r#"
+        Running 'rollback' action with timeout of 5m0s
+        open v4
+        apply v4 over v3
+        record: deployed
+        ! RollbackSucceeded Helm rollback to previous release apps/web.v1 with chart c@1.0.0 succeeded
+        = blocked Suspended: reconciliation is suspended
+        = v1 superseded (Install complete); v2 superseded (Upgrade complete); v3 superseded (Upgrade complete); v4 deployed (Rollback to 1)
+        = failures [0, 0, 0]
+    "#]],
+    );
+    let ready = world.status.summary(&world.desired).unwrap();
+    assert_eq!((ready.status, ready.reason.as_str()), (Truth::False, "RollbackSucceeded"));
+    world.settle();
+    assert!(world.log.is_empty(), "it is done once: {:?}", world.log);
+    // What was rolled back to is what the repository says by now.
+    let mut same = world.clone();
+    same.desired = Desired { generation: 5, ..desired("1.0.0", "a") };
+    same.desired.requests = world.desired.requests.clone();
+    let rest = same.settle();
+    assert!(rest.is_settled(), "{rest:?}");
+    assert_eq!(same.records.len(), 4, "{:?}", same.log);
+    world.desired.suspended = false;
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{rest:?}");
+    assert_eq!(world.lives().rsplit("; ").next(), Some("v5 deployed (Upgrade complete)"));
+}
+
+#[test]
+fn a_rollback_that_was_asked_for_survives_a_crash_at_every_step() {
+    let mut whole = asked(3, 1);
+    whole.settle();
+    let steps = whole.steps;
+    for at in 0..=steps {
+        for is_done in [false, true] {
+            let mut world = asked(3, 1);
+            world.steps = 0;
+            world.crash = Some((at, is_done));
+            world.settle();
+            assert_eq!(world.lives(), whole.lives(), "crash at {at}");
+            assert_eq!(world.status.remediated, whole.status.remediated, "crash at {at}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_rolled_back_but_the_revision_that_was_meant_to_one_that_is_there() {
+    for (from, to) in [(2, 1), (4, 1), (3, 7)] {
+        let mut world = asked(from, to);
+        let rest = world.settle();
+        assert_eq!(text(&rest), "blocked Suspended: reconciliation is suspended");
+        assert!(world.log.is_empty(), "{from} to {to}: {:?}", world.log);
+    }
+    let mut world = asked(3, 1);
+    world.desired.suspended = false;
+    world.settle();
+    assert!(world.log.is_empty(), "it is asked of suspended releases only: {:?}", world.log);
+    let mut world = asked(3, 1);
+    world.records.get_mut(&3).unwrap().0.info.status = Life::parse("pending-upgrade");
+    world.settle();
+    assert!(world.log.is_empty(), "another client is at work: {:?}", world.log);
+}
