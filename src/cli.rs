@@ -27,7 +27,9 @@ mod output;
 mod page;
 mod place;
 mod reconcile;
+mod release;
 mod resume;
+mod rollback;
 mod row;
 mod serve;
 mod shell;
@@ -87,6 +89,7 @@ fn command() -> Command {
         declared!("migrate", MIGRATE, migrate::Args),
         declared!("reconcile", RECONCILE, reconcile::Args, reconcile::EXAMPLES),
         declared!("resume", RESUME, resume::Args, resume::EXAMPLES),
+        declared!("rollback", ROLLBACK, rollback::Args, rollback::EXAMPLES),
         declared!("serve", SERVE, Settings),
         declared!("stats", STATS, stats::Args, stats::EXAMPLES),
         declared!("suspend", SUSPEND, suspend::Args, suspend::EXAMPLES),
@@ -143,6 +146,7 @@ const MIGRATE: &str =
     "Take a cluster over from Flux, or give it back; convert objects of other tools";
 const RECONCILE: &str = "Reconcile objects now, and follow what happens";
 const RESUME: &str = "Resume objects that are suspended";
+const ROLLBACK: &str = "Roll a release back to an earlier revision, and suspend it";
 const SERVE: &str = "Run the operator";
 const STATS: &str = "Count objects that are ready, failing and suspended";
 const SUSPEND: &str = "Suspend objects, with an owner, a reason and an end";
@@ -213,6 +217,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("reconcile", given)) => reconcile::run(&flags(given)?),
         Some(("resume", given)) => resume::run(&flags(given)?),
+        Some(("rollback", given)) => rollback::run(&flags(given)?),
         Some(("suspend", given)) => suspend::run(&flags(given)?),
         Some(("values", given)) => values::run(&flags(given)?),
         Some(("stats", given)) => stats::run(&flags(given)?),

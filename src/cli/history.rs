@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use objects::Object;
-use reconcile::depends_on;
 use serde_json::Value;
 
 use super::complete;
@@ -13,6 +12,7 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::place::Place;
+use super::release;
 use super::row::{short, time};
 use super::table::{Cell, Colour, Screen, Table, age};
 
@@ -75,12 +75,12 @@ fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {
     }
 }
 
-fn entries(object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>> {
+fn entries(object: &Object, name: Option<&str>) -> anyhow::Result<Vec<Value>> {
     let status = object.get("status").cloned().unwrap_or_default();
     let history = match object.kind() {
         "Helmfile" => {
             let rows = status["releases"].as_array().cloned().unwrap_or_default();
-            row(object, &rows, release)?
+            release::row(object, &rows, name)?
                 .map(|it| it["status"]["history"].clone())
                 .unwrap_or_default()
         }
@@ -90,47 +90,6 @@ fn entries(object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>>
         ),
     };
     Ok(history.as_array().cloned().unwrap_or_default())
-}
-
-/// The row of a release of a Helmfile; none if it has no releases and none is named.
-fn row<'r>(
-    object: &Object,
-    rows: &'r [Value],
-    release: Option<&str>,
-) -> anyhow::Result<Option<&'r Value>> {
-    let all = || {
-        rows.iter().map(|it| (it, ["kubeContext", "namespace", "name"].map(|key| text(it, key))))
-    };
-    let names = |found: &[(&Value, String)]| {
-        found.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>().join(", ")
-    };
-    let named = |name: &str| depends_on::releases(name, all());
-    // Each by the shortest name that no other has.
-    let every = || {
-        let short = |(it, [_, _, name]): (&'r Value, [&'r str; 3])| match named(name).as_slice() {
-            [_] => (it, name.to_owned()),
-            several => {
-                let full = several.iter().find(|(other, _)| std::ptr::eq(*other, it));
-                (it, full.map(|(_, full)| full.clone()).unwrap_or_default())
-            }
-        };
-        all().map(short).collect::<Vec<_>>()
-    };
-    let Some(name) = release else {
-        if rows.len() > 1 {
-            bail!("name one of its releases with --release: {}", names(&every()));
-        }
-        return Ok(rows.first());
-    };
-    match named(name).as_slice() {
-        [] => bail!("{} has no release {name}: it has {}", object.id().subject(), names(&every())),
-        [(row, _)] => Ok(Some(*row)),
-        several => bail!(
-            "{} has several releases {name}: name one of {} with --release",
-            object.id().subject(),
-            names(several)
-        ),
-    }
 }
 
 fn text<'v>(entry: &'v Value, key: &str) -> &'v str {

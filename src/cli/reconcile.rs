@@ -7,12 +7,13 @@ use anyhow::{bail, ensure};
 use cause::{condition, related};
 use clap::Args as ClapArgs;
 use objects::{Object, ObjectId};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::connection::{Mark, say};
 use super::facts::{resource, unserved};
 use super::kind::{self, Target};
 use super::place::Site;
+use super::release;
 use super::row::Row;
 use super::suspend::{Chosen, change, each};
 use super::table::clean;
@@ -43,6 +44,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass reconcile ks/app -n apps --with-source --wait
   windlass reconcile hr/web -n apps --reset --wait
   windlass reconcile sources --all -n apps
+  windlass reconcile helmfile/all -n apps --release db --wait
 
 Exit status: 0; 2 if an object was not reconciled, or is not ready with --wait; 3 if the cluster cannot be reached.";
 
@@ -81,7 +83,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     let source = kind::read(&site, &target).await?;
                     match no_run(&source) {
                         Some(why) => say(Mark::Warning, &why),
-                        None => ask(&site, &target, &source, args, true).await?,
+                        None => drop(ask(&site, &target, &source, args, true).await?),
                     }
                 }
             }
@@ -89,11 +91,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 say(Mark::Warning, &why);
                 return Ok(());
             }
-            ask(&site, target, object, args, args.wait).await?;
-            if !args.wait {
-                say(Mark::Success, &format!("{subject} will be reconciled"));
+            let Some(release) = &args.chosen.release else {
+                ask(&site, target, object, args, args.wait).await?;
+                if !args.wait {
+                    say(Mark::Success, &format!("{subject} will be reconciled"));
+                }
+                return Ok(());
+            };
+            let row = release::named(object, release)?;
+            let token = ask(&site, target, object, args, false).await?;
+            match args.wait {
+                true => await_release(&site, target, object, &row, &token).await,
+                false => {
+                    say(Mark::Success, &format!("{subject} will be reconciled"));
+                    Ok(())
+                }
             }
-            Ok(())
         })
         .await
     })
@@ -144,7 +157,7 @@ async fn ask(
     object: &Object,
     args: &Args,
     waits: bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<String> {
     let token = jiff::Timestamp::now().to_string();
     let mut annotations = Map::new();
     annotations.insert(REQUESTED_AT.to_owned(), token.clone().into());
@@ -156,9 +169,37 @@ async fn ask(
     }
     let patch = json!({"metadata": {"annotations": annotations}});
     let changed = change(site, target, object, &patch).await?;
-    match waits {
-        true => await_run(site, target, &changed, Awaited::Request(token)).await,
-        false => Ok(()),
+    if waits {
+        await_run(site, target, &changed, Awaited::Request(token.clone())).await?;
+    }
+    Ok(token)
+}
+
+/// Follows one release of a Helmfile until a requested run has come to an end with it.
+async fn await_release(
+    site: &Site,
+    target: &Target,
+    object: &Object,
+    row: &Value,
+    token: &str,
+) -> anyhow::Result<()> {
+    let (id, name) = (object.id(), release::full_name(row));
+    say(Mark::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
+    let awaited = Awaited::Request(token.to_owned());
+    loop {
+        let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
+            bail!("it was deleted");
+        };
+        let row = release::named(&now, &name)?;
+        let message = clean(row["message"].as_str().unwrap_or_default());
+        match row["state"].as_str().filter(|_| is_handled(&now, &awaited)) {
+            Some("Ready") => {
+                say(Mark::Success, &clean(&format!("release {name} is ready")));
+                return Ok(());
+            }
+            Some(state @ ("Failed" | "Suspended")) => bail!("release {name} is {state}: {message}"),
+            _ => tokio::time::sleep(POLL).await,
+        }
     }
 }
 
@@ -222,8 +263,6 @@ fn is_handled(object: &Object, awaited: &Awaited) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn object(status: &Value) -> Object {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use ::reconcile::{SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use ::reconcile::{ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
 use anyhow::{bail, ensure};
 use cause::related;
 use clap::Args as ClapArgs;
@@ -15,6 +15,7 @@ use super::built::{self, Kind};
 use super::connection::{Mark, agrees, print, say};
 use super::output::ReportFormat;
 use super::reconcile::{self, Awaited};
+use super::release;
 use super::row::Row;
 use super::suspend::{Chosen, change, each};
 use super::table::clean;
@@ -30,7 +31,7 @@ pub(super) struct Args {
     #[arg(long)]
     wait: bool,
     /// First print what would change, as `windlass diff` does, and ask
-    #[arg(long)]
+    #[arg(long, conflicts_with = "release")]
     plan: bool,
     /// Ask nothing after --plan
     #[arg(short, long, requires = "plan")]
@@ -44,6 +45,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass resume ks/app -n apps --wait
   windlass resume hr/web -n apps --plan         what would change; then it asks
   windlass resume appliers --all -A -l team=web
+  windlass resume helmfile/all -n apps --release db
 
 --plan compares with the artifact that the source has now; what the next artifact of a source brings is not known. Without
 a terminal, it resumes nothing unless --silent is given; `windlass diff --help` says what is not predicted.
@@ -106,11 +108,28 @@ fn is_suspended(object: &Object) -> bool {
 }
 
 fn resume(args: &Args) -> anyhow::Result<ExitCode> {
-    let annotations = json!({SUSPENDED_BY: null, SUSPENDED_REASON: null, SUSPENDED_UNTIL: null});
+    let annotations = json!({
+        SUSPENDED_BY: null, SUSPENDED_REASON: null, SUSPENDED_UNTIL: null, ROLLBACK: null,
+    });
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
     args.chosen.scope.place.run(async |site| {
         each(&site, &args.chosen, async |target, object| {
             let subject = clean(&object.id().subject());
+            if let Some(name) = &args.chosen.release {
+                let row = release::named(object, name)?;
+                let release = clean(&release::full_name(&row));
+                let changed = release::resume(&site, target, object, &row).await?;
+                let told =
+                    if changed.is_some() { "is resumed" } else { "is not suspended by itself" };
+                say(Mark::Success, &format!("release {release} of {subject} {told}"));
+                return match changed.filter(|_| args.wait) {
+                    Some(changed) => {
+                        let awaited = Awaited::Generation;
+                        reconcile::await_run(&site, target, &changed, awaited).await
+                    }
+                    None => Ok(()),
+                };
+            }
             if !is_suspended(object) {
                 say(Mark::Success, &format!("{subject} is not suspended"));
                 return Ok(());

@@ -17,6 +17,7 @@ use super::complete;
 use super::connection::{Mark, say};
 use super::kind::{self, Target};
 use super::place::{Scope, Site, say_left_out};
+use super::release;
 use super::table::clean;
 use crate::settings::parse_duration;
 
@@ -50,11 +51,15 @@ pub(super) struct Chosen {
     /// All objects of the kinds, in the namespace or with -A, that -l selects
     #[arg(long)]
     all: bool,
+    /// Only this release of a Helmfile: NAME, NAMESPACE/NAME or KUBECONTEXT/NAMESPACE/NAME
+    #[arg(long, value_name = "RELEASE", conflicts_with = "all")]
+    pub(super) release: Option<String>,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
   windlass suspend ks/app -n apps --reason \"the database is migrated\" --until 2h
   windlass suspend appliers --all -A -l team=web --reason incident-1234
+  windlass suspend helmfile/all -n apps --release db --reason incident-1234
 
 A suspended object is neither applied nor corrected nor pruned. `windlass get` shows who suspended it.
 
@@ -80,6 +85,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let annotation = |key: &str| annotations[key].as_str();
         let told = Hold::of(annotation).map(|hold| hold.to_string()).unwrap_or_default();
         each(&site, &args.chosen, async |target, object| {
+            if let Some(name) = &args.chosen.release {
+                let row = release::named(object, name)?;
+                let reason = by(&owner, args.reason.as_deref());
+                let until = annotations[SUSPENDED_UNTIL].as_str();
+                release::suspend(&site, target, object, &row, (&reason, until)).await?;
+                let (release, subject) = (release::full_name(&row), object.id().subject());
+                let told = format!("release {release} of {subject} is suspended: {reason}");
+                say(Mark::Success, &clean(&told));
+                return Ok(());
+            }
             if let Some(before) = hold(object).filter(|it| it.owner() != Some(owner.as_str()))
                 && object.get("spec").is_some_and(|spec| spec["suspend"] == true)
             {
@@ -91,6 +106,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         })
         .await
     })
+}
+
+/// A reason with who gives it, where there is no other place for the name.
+pub(super) fn by(owner: &str, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("{reason} (by {owner})"),
+        None => format!("by {owner}"),
+    }
 }
 
 /// A time from a time or a duration.

@@ -12,6 +12,7 @@ mod incidents;
 mod logs;
 mod predictions;
 mod reading;
+mod rollbacks;
 
 use std::process::Command;
 

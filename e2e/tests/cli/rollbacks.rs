@@ -1,0 +1,160 @@
+//! rollback: what it suspends, what it asks for, what it says; and one release of a Helmfile.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::{Story, Target};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::windlass;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()> {
+    let story = Story::with_windlass("rollback").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let first = json!({"values": {"value": "1"}});
+    let app = charts.release("app", first.clone()).await?;
+    story.await_revision(&app, 1).await?;
+    charts.release("app", json!({"values": {"value": "2"}})).await?;
+    story.await_revision(&app, 2).await?;
+
+    let said = windlass(&story, &["rollback", "hr/app", "--to", "7"])?;
+    ensure!(said.code == Some(2) && said.err.contains("not before the newest one, 2"), "{said:?}");
+    let object = story.expect(&app).await?;
+    ensure!(object.data["spec"]["suspend"] != true, "what is refused suspends nothing");
+
+    let arguments = ["rollback", "hr/app", "--owner", "alice", "--reason", "incident-1"];
+    let said = windlass(&story, &arguments)?;
+    ensure!(
+        said.code == Some(0) && said.err.contains("revision 3 is what revision 1 was"),
+        "{said:?}"
+    );
+    ensure!(
+        said.out.contains("helm get values app") && said.out.contains("--revision 1"),
+        "{said:?}"
+    );
+    story.await_value("app-config", "1").await?;
+    let history = story.history("app")?;
+    let last = "3 | deployed | app-1.0.0 | Rollback to 1".to_owned();
+    ensure!(history.len() == 3 && history.last() == Some(&last), "{history:?}");
+    let object = story.expect(&app).await?;
+    ensure!(condition(&object, "Ready")["reason"] == "RollbackSucceeded", "{:?}", object.data);
+    let hold = "suspended by alice: rolled back to revision 1: incident-1";
+    ensure!(condition(&object, "windlass.dev/Hold")["message"] == hold, "{:?}", object.data);
+    let table = windlass(&story, &["get", "hr"])?.ended(0)?;
+    ensure!(table.contains("alice"), "{table}");
+    let said = windlass(&story, &["reconcile", "hr/app"])?;
+    ensure!(said.code == Some(2) && said.err.contains("`windlass resume`"), "{said:?}");
+    ensure!(story.history("app")?.len() == 3);
+
+    // What the repository says by now is what is there: nothing is upgraded.
+    charts.release("app", first).await?;
+    windlass(&story, &["resume", "hr/app", "--wait"])?.ended(0)?;
+    let object = story.await_ready(&app).await?;
+    ensure!(newest(&object)["version"] == 3 && story.history("app")?.len() == 3, "{object:?}");
+    ensure!(object.annotations().is_empty(), "{:?}", object.annotations());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_that_fails_says_why() -> Result<()> {
+    let story = Story::with_windlass("rollback-fails").await?;
+    let charts = Charts::of(&story).await?;
+    let pinned = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: pinned}
+immutable: true
+data: {value: {{ .Values.value | quote }}}
+";
+    charts.publish("1.0.0", &[("templates/a.yaml", pinned)]).await?;
+    let app = charts.release("app", json!({"values": {"value": "1"}})).await?;
+    story.await_revision(&app, 1).await?;
+    charts.publish("2.0.0", &[("templates/b.yaml", CONFIG)]).await?;
+    story.await_revision(&app, 2).await?;
+    // In the way of the older revision.
+    story.apply(&pinned.replace("{{ .Values.value | quote }}", "other")).await?;
+    let said = windlass(&story, &["rollback", "hr/app"])?;
+    ensure!(said.code == Some(2) && said.err.contains("the rollback, failed"), "{said:?}");
+    ensure!(said.err.contains("pinned"), "{said:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_release_of_a_helmfile_is_suspended_rolled_back_and_resumed() -> Result<()> {
+    let story = Story::with_windlass("rollback-helmfile").await?;
+    let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+    let file = |value: &str| {
+        format!(
+            "releases:\n- {{name: db, chart: ./app, values: [{{value: '{value}'}}]}}\n\
+                 - {{name: web, chart: ./app, values: [{{value: '{value}'}}]}}\n"
+        )
+    };
+    let files = [
+        ("app/Chart.yaml", chart.to_owned()),
+        ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("helmfile.yaml", file("1")),
+    ];
+    let upstream = story.follow("shop", &files).await?;
+    let shop = Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+        "metadata": {"name": "shop"}, "spec": {"interval": NEVER,
+        "sourceRef": {"kind": "GitRepository", "name": "shop"}}});
+    story.apply_value(object).await?;
+    story.await_ready(&shop).await?;
+    upstream.push(&[("helmfile.yaml", file("2"))]).await?;
+    story.await_value("db-config", "2").await?;
+    story.await_value("web-config", "2").await?;
+    story.await_ready(&shop).await?;
+
+    let said = windlass(&story, &["rollback", "helmfile/shop"])?;
+    ensure!(said.code == Some(2) && said.err.contains("--release"), "{said:?}");
+    let said = windlass(&story, &["rollback", "helmfile/shop", "--release", "db"])?;
+    ensure!(said.code == Some(0) && said.out.contains("the chart stays app 1.0.0"), "{said:?}");
+    story.await_value("db-config", "1").await?;
+    ensure!(
+        story.history("db")?.last() == Some(&"3 | deployed | app-1.0.0 | Rollback to 1".to_owned())
+    );
+    // The others go on.
+    upstream.push(&[("helmfile.yaml", file("3"))]).await?;
+    story.await_value("web-config", "3").await?;
+    ensure!(story.history("db")?.len() == 3, "{:?}", story.history("db")?);
+    let state = |object: &kube::api::DynamicObject, name: &str| {
+        let rows = object.data["status"]["releases"].as_array().cloned().unwrap_or_default();
+        rows.into_iter().find(|row| row["name"] == name).map(|row| row["state"].clone())
+    };
+    let object = story.expect(&shop).await?;
+    ensure!(state(&object, "db") == Some("Suspended".into()), "{:?}", object.data["status"]);
+
+    let arguments = ["resume", "helmfile/shop", "--release", "db", "--wait"];
+    windlass(&story, &arguments)?.ended(0)?;
+    story.await_value("db-config", "3").await?;
+    let object = story.expect(&shop).await?;
+    ensure!(object.data["spec"]["suspendedReleases"] == Value::Null, "{:?}", object.data["spec"]);
+    let arguments = [
+        "suspend",
+        "helmfile/shop",
+        "--release",
+        "web",
+        "--owner",
+        "alice",
+        "--reason",
+        "incident-1",
+    ];
+    windlass(&story, &arguments)?.ended(0)?;
+    let is_held =
+        |object: &kube::api::DynamicObject| state(object, "web") == Some("Suspended".into());
+    let object = story.await_object(&shop, SOON, is_held).await?;
+    let entry = &object.data["spec"]["suspendedReleases"][0];
+    ensure!(
+        entry["reason"] == "incident-1 (by alice)" && entry["namespace"] == story.namespace,
+        "{entry}"
+    );
+    windlass(&story, &["resume", "helmfile/shop", "--release", "web"])?.ended(0)?;
+    let arguments = ["reconcile", "helmfile/shop", "--release", "web", "--wait"];
+    let said = windlass(&story, &arguments)?;
+    ensure!(said.code == Some(0) && said.err.contains("web is ready"), "{said:?}");
+    story.end().await
+}

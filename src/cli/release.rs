@@ -1,0 +1,183 @@
+//! One release among those of a Helmfile: which one is meant, and its entry in `spec.suspendedReleases`.
+
+use anyhow::{bail, ensure};
+use objects::Object;
+use reconcile::{ROLLBACK, depends_on};
+use serde_json::{Value, json};
+
+use super::kind::Target;
+use super::place::Site;
+use super::suspend::change;
+
+/// The row of a release of a Helmfile; none if it has no releases and none is named.
+///
+/// # Errors
+/// There is no such release, or several; names those that there are.
+pub(super) fn row<'r>(
+    object: &Object,
+    rows: &'r [Value],
+    release: Option<&str>,
+) -> anyhow::Result<Option<&'r Value>> {
+    let all = || {
+        rows.iter().map(|it| (it, ["kubeContext", "namespace", "name"].map(|key| text(it, key))))
+    };
+    let names = |found: &[(&Value, String)]| {
+        found.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>().join(", ")
+    };
+    let named = |name: &str| depends_on::releases(name, all());
+    // Each by the shortest name that no other has.
+    let every = || {
+        let short = |(it, [_, _, name]): (&'r Value, [&'r str; 3])| match named(name).as_slice() {
+            [_] => (it, name.to_owned()),
+            several => {
+                let full = several.iter().find(|(other, _)| std::ptr::eq(*other, it));
+                (it, full.map(|(_, full)| full.clone()).unwrap_or_default())
+            }
+        };
+        all().map(short).collect::<Vec<_>>()
+    };
+    let Some(name) = release else {
+        if rows.len() > 1 {
+            bail!("name one of its releases with --release: {}", names(&every()));
+        }
+        return Ok(rows.first());
+    };
+    match named(name).as_slice() {
+        [] => bail!("{} has no release {name}: it has {}", object.id().subject(), names(&every())),
+        [(row, _)] => Ok(Some(*row)),
+        several => bail!(
+            "{} has several releases {name}: name one of {} with --release",
+            object.id().subject(),
+            names(several)
+        ),
+    }
+}
+
+/// The full name of a release: `NAMESPACE/NAME`, or `KUBECONTEXT/NAMESPACE/NAME`.
+pub(super) fn full_name(row: &Value) -> String {
+    let [context, namespace, name] = ["kubeContext", "namespace", "name"].map(|it| text(row, it));
+    match context {
+        "" => format!("{namespace}/{name}"),
+        context => format!("{context}/{namespace}/{name}"),
+    }
+}
+
+/// The row of the release that is named; an object of another kind has none.
+///
+/// # Errors
+/// The object is no Helmfile, or does not have that release.
+pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
+    ensure!(object.kind() == "Helmfile", "--release names a release of a Helmfile");
+    let rows = object.get("status").and_then(|it| it["releases"].as_array()).cloned();
+    let rows = rows.unwrap_or_default();
+    match row(object, &rows, Some(release))? {
+        Some(row) => Ok(row.clone()),
+        None => bail!("{} has no release yet", object.id().subject()),
+    }
+}
+
+/// Suspends one release of a Helmfile, or changes the entry by which it is suspended.
+///
+/// # Errors
+/// The server's refusal, such as that the Helmfile was changed meanwhile.
+pub(super) async fn suspend(
+    site: &Site,
+    target: &Target,
+    object: &Object,
+    row: &Value,
+    (reason, until): (&str, Option<&str>),
+) -> anyhow::Result<Object> {
+    let (_, mut others) = entries(object, row);
+    others.push(json!({
+        "name": row["name"],
+        "namespace": row["namespace"],
+        "kubeContext": text(row, "kubeContext"),
+        "reason": reason,
+        "until": until,
+    }));
+    write(site, target, object, &others, json!({})).await
+}
+
+/// Resumes one release of a Helmfile; nothing where it is not suspended by itself.
+///
+/// # Errors
+/// An entry of `spec.suspendedReleases` suspends others, too; or the server's refusal.
+pub(super) async fn resume(
+    site: &Site,
+    target: &Target,
+    object: &Object,
+    row: &Value,
+) -> anyhow::Result<Option<Object>> {
+    let (own, others) = entries(object, row);
+    if let Some(entry) = others.iter().find(|entry| is_for(entry, row)) {
+        bail!(
+            "it is suspended by the entry {entry} of spec.suspendedReleases, as others are: edit that entry"
+        );
+    }
+    match own.is_empty() {
+        true => Ok(None),
+        // A rollback that was asked for is over.
+        false => write(site, target, object, &others, json!({ROLLBACK: null})).await.map(Some),
+    }
+}
+
+/// The entries that suspend just this release, and all others.
+fn entries(object: &Object, row: &Value) -> (Vec<Value>, Vec<Value>) {
+    let all = object.get("spec").and_then(|it| it["suspendedReleases"].as_array()).cloned();
+    let is_whole = |entry: &Value| {
+        is_for(entry, row) && entry["namespace"].is_string() && entry["kubeContext"].is_string()
+    };
+    all.unwrap_or_default().into_iter().partition(is_whole)
+}
+
+/// Whether an entry suspends a release.
+fn is_for(entry: &Value, row: &Value) -> bool {
+    let is = |key: &str| entry[key].as_str().is_none_or(|it| it == text(row, key));
+    is("name") && is("namespace") && is("kubeContext")
+}
+
+async fn write(
+    site: &Site,
+    target: &Target,
+    object: &Object,
+    entries: &[Value],
+    annotations: Value,
+) -> anyhow::Result<Object> {
+    // A list is replaced as a whole: what another person adds at the same time must not get lost.
+    let version = object.meta("resourceVersion");
+    let list = if entries.is_empty() { Value::Null } else { entries.into() };
+    let patch = json!({
+        "metadata": {"resourceVersion": version, "annotations": annotations},
+        "spec": {"suspendedReleases": list},
+    });
+    change(site, target, object, &patch).await
+}
+
+fn text<'v>(entry: &'v Value, key: &str) -> &'v str {
+    entry[key].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn helmfile(suspended: &Value) -> Object {
+        Object::new(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+            "metadata": {"name": "all"}, "spec": {"suspendedReleases": suspended}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_entry_that_suspends_just_this_release_is_told_from_those_that_suspend_others_too() {
+        let row = json!({"name": "db", "namespace": "a"});
+        let own = json!({"name": "db", "namespace": "a", "kubeContext": "", "reason": "x"});
+        let wide = json!({"name": "db"});
+        let elsewhere = json!({"name": "db", "namespace": "a", "kubeContext": "east"});
+        let object = helmfile(&json!([own, wide, elsewhere]));
+        let (found, others) = entries(&object, &row);
+        assert_eq!((found, others), (vec![own], vec![wide.clone(), elsewhere.clone()]));
+        assert!(is_for(&wide, &row) && !is_for(&elsewhere, &row));
+        assert_eq!(entries(&helmfile(&Value::Null), &row), (vec![], vec![]));
+        assert_eq!(full_name(&row), "a/db");
+    }
+}

@@ -1,0 +1,382 @@
+//! `windlass rollback`: takes a release back to an earlier revision, and keeps it there until it is resumed.
+//!
+//! The operator rolls back, with its hooks, waits and audit; this command suspends, asks for it by annotation, and says what to
+//! commit. Elsewhere: the annotation (`reconcile::Rollback`), one release of a Helmfile (`release.rs`).
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use cause::condition;
+use clap::Args as ClapArgs;
+use objects::{Gvk, Object};
+use reconcile::{ROLLBACK, Rollback, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use serde_json::{Value, json};
+
+use super::connection::{Mark, print, say};
+use super::kind::{self, Target};
+use super::place::{Place, Site};
+use super::suspend::{by, change};
+use super::table::clean;
+use super::{FAILED, complete, release};
+
+/// The flags of `windlass rollback`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// A HelmRelease or a Helmfile
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
+    what: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Revision of the release, as `windlass history` prints it; by default the last one before that did not fail
+    #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..))]
+    to: Option<i64>,
+    /// Release of a Helmfile: NAME, NAMESPACE/NAME or KUBECONTEXT/NAMESPACE/NAME
+    #[arg(long, value_name = "RELEASE")]
+    release: Option<String>,
+    /// Reason, shown to others
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Who rolls back; by default the user of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    owner: Option<String>,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass history hr/web -n apps               which revisions there are
+  windlass rollback hr/web -n apps --reason incident-1234
+  windlass rollback hr/web -n apps --to 3
+  windlass rollback helmfile/all -n apps --release db --to 3
+
+The release is suspended first: otherwise the next reconciliation would undo the rollback. Afterwards, commit what the command
+prints, then run windlass resume.
+
+Exit status: 0; 2 if the release was not rolled back; 3 if the cluster cannot be reached.";
+
+/// How often is read what is waited for.
+const POLL: Duration = Duration::from_millis(500);
+
+/// A release, as the status of its owner has it.
+struct Found {
+    owner: Object,
+    /// The row of a Helmfile.
+    row: Option<Value>,
+}
+
+/// Rolls back.
+///
+/// # Errors
+/// There is no such release or revision, or the rollback failed.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.place.run(async |site| {
+        let target = kind::one(&site.cluster, &args.what).await?;
+        let owner = match &args.owner {
+            Some(owner) => owner.clone(),
+            None => site.cluster.own_name().await.context("name who rolls back with --owner")?,
+        };
+        let found = read(&site, &target, args.release.as_deref()).await?;
+        // What cannot be done is refused before anything is suspended.
+        let asked = wanted(&found, args.to)?;
+        is_stored(&site, &found, asked.to).await?;
+        let reason = match &args.reason {
+            Some(reason) => format!("rolled back to revision {}: {reason}", asked.to),
+            None => format!("rolled back to revision {}", asked.to),
+        };
+        suspend(&site, &target, &found, &owner, &reason).await?;
+        let (subject, name) = (clean(&found.owner.id().subject()), found.release());
+        say(Mark::Success, &clean(&format!("{} is suspended", found.title())));
+        let found = at_rest(&site, &target, name.as_deref()).await?;
+        let asked = Rollback { to: asked.to, ..wanted(&found, Some(asked.to))? };
+        let annotation = asked.annotation(name.as_deref());
+        let patch = json!({"metadata": {"annotations": {ROLLBACK: annotation}}});
+        change(&site, &target, &found.owner, &patch).await?;
+        let text = format!("{subject}: rolling back from revision {} to {}", asked.from, asked.to);
+        say(Mark::Action, &text);
+        let (done, made) = done(&site, &target, name.as_deref(), asked).await?;
+        let version = &made["version"];
+        if made["status"] != "deployed" {
+            let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
+            let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
+            say(Mark::Failure, &clean(&text));
+            return Ok(ExitCode::from(FAILED));
+        }
+        let text = format!("{subject}: revision {version} is what revision {} was", asked.to);
+        say(Mark::Success, &text);
+        print(&clean_lines(&advice(&done, &made, &found, asked)))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Every line without control characters.
+fn clean_lines(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", clean(line))).collect()
+}
+
+impl Found {
+    /// The full name of the release where its owner has several.
+    fn release(&self) -> Option<String> {
+        self.row.as_ref().map(release::full_name)
+    }
+
+    fn title(&self) -> String {
+        let subject = self.owner.id().subject();
+        self.release().map_or_else(|| subject.clone(), |it| format!("release {it} of {subject}"))
+    }
+
+    /// The status of the release.
+    fn status(&self) -> Value {
+        let row = self.row.as_ref().map(|row| row["status"].clone());
+        row.or_else(|| self.owner.get("status").cloned()).unwrap_or_default()
+    }
+
+    /// Its revisions that the status knows, the newest first.
+    fn history(&self) -> Vec<Value> {
+        let mut all = self.status()["history"].as_array().cloned().unwrap_or_default();
+        all.sort_by_key(|it| std::cmp::Reverse(it["version"].as_i64()));
+        all
+    }
+
+    /// Whether nothing is under way.
+    fn is_at_rest(&self) -> bool {
+        match &self.row {
+            Some(row) => row["state"] == "Suspended",
+            None => condition(&self.owner, "Reconciling").is_none_or(|it| it.status != "True"),
+        }
+    }
+
+    /// What is said of the release.
+    fn message(&self) -> Option<String> {
+        let text = match &self.row {
+            Some(row) => {
+                remediated(&row["status"]).or_else(|| row["message"].as_str().map(str::to_owned))
+            }
+            None => condition(&self.owner, "Ready").map(|it| it.message.to_owned()),
+        };
+        text.filter(|text| !text.is_empty())
+    }
+}
+
+/// What the condition `Remediated` says.
+fn remediated(status: &Value) -> Option<String> {
+    let all = status["conditions"].as_array()?;
+    let found = all.iter().find(|it| it["type"] == "Remediated")?;
+    found["message"].as_str().map(str::to_owned)
+}
+
+async fn read(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Result<Found> {
+    let owner = kind::read(site, target).await?;
+    let row = match (owner.kind(), name) {
+        ("HelmRelease", None) => None,
+        ("Helmfile", Some(name)) => Some(release::named(&owner, name)?),
+        ("Helmfile", None) => {
+            let rows = owner.get("status").and_then(|it| it["releases"].as_array()).cloned();
+            let rows = rows.unwrap_or_default();
+            let row = release::row(&owner, &rows, None)?;
+            Some(row.context("it has no release yet")?.clone())
+        }
+        ("HelmRelease", Some(_)) => bail!("--release names a release of a Helmfile"),
+        (kind, _) => {
+            bail!("objects of kind {kind} have no releases: name a HelmRelease or a Helmfile")
+        }
+    };
+    Ok(Found { owner, row })
+}
+
+/// From which revision to which.
+fn wanted(found: &Found, to: Option<i64>) -> anyhow::Result<Rollback> {
+    let history = found.history();
+    let newest = history.first().and_then(|it| it["version"].as_i64());
+    let from = newest.with_context(|| format!("{} was not released yet", found.title()))?;
+    let to = match to {
+        Some(to) => to,
+        None => {
+            let is_good =
+                |it: &&Value| matches!(it["status"].as_str(), Some("deployed" | "superseded"));
+            let good = history.iter().skip(1).find(is_good).and_then(|it| it["version"].as_i64());
+            good.with_context(|| {
+                format!("the status of {} names no earlier revision that did not fail: name one with --to", found.title())
+            })?
+        }
+    };
+    ensure!(to < from, "revision {to} is not before the newest one, {from}");
+    Ok(Rollback { from, to })
+}
+
+/// Whether a revision is among the records of Helm, where the user may read them.
+///
+/// # Errors
+/// It is not; names those that are.
+async fn is_stored(site: &Site, found: &Found, to: i64) -> anyhow::Result<()> {
+    let (status, history) = (found.status(), found.history());
+    let is_remote = found.owner.get("spec").is_some_and(|it| it["kubeConfig"].is_object())
+        || found
+            .row
+            .as_ref()
+            .is_some_and(|row| row["kubeContext"].as_str().is_some_and(|it| !it.is_empty()));
+    let place =
+        status["storageNamespace"].as_str().zip(history.first().and_then(|it| it["name"].as_str()));
+    let Some((namespace, name)) = place.filter(|_| !is_remote) else { return Ok(()) };
+    let selector = format!("owner=helm,name={name}");
+    // The operator reads them in any case.
+    let secrets = site.cluster.list_of_kind(&Gvk::new("v1", "Secret"), namespace, &selector).await;
+    let Ok(secrets) = secrets else { return Ok(()) };
+    let mut stored: Vec<i64> =
+        secrets.iter().filter_map(|it| it.label("version")?.parse().ok()).collect();
+    stored.sort_unstable();
+    let all: Vec<String> = stored.iter().map(i64::to_string).collect();
+    ensure!(
+        stored.contains(&to),
+        "Helm has no revision {to} of release {namespace}/{name}: it has {}",
+        all.join(", ")
+    );
+    Ok(())
+}
+
+async fn suspend(
+    site: &Site,
+    target: &Target,
+    found: &Found,
+    owner: &str,
+    reason: &str,
+) -> anyhow::Result<()> {
+    if let Some(row) = &found.row {
+        let reason = by(owner, Some(reason));
+        return release::suspend(site, target, &found.owner, row, (&reason, None)).await.map(drop);
+    }
+    let annotations = json!({SUSPENDED_BY: owner, SUSPENDED_REASON: reason, SUSPENDED_UNTIL: null, ROLLBACK: null});
+    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
+    change(site, target, &found.owner, &patch).await.map(drop)
+}
+
+/// The release once nothing is under way any more.
+async fn at_rest(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Result<Found> {
+    loop {
+        let found = read(site, target, name).await?;
+        if found.is_at_rest() {
+            return Ok(found);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// The release once its status tells of the rollback, with the revision that it made.
+async fn done(
+    site: &Site,
+    target: &Target,
+    name: Option<&str>,
+    asked: Rollback,
+) -> anyhow::Result<(Found, Value)> {
+    loop {
+        let found = read(site, target, name).await?;
+        let made = asked.from + 1;
+        let history = found.history();
+        let is_made = |it: &&Value| it["version"].as_i64() == Some(made);
+        if let Some(made) = history.iter().find(is_made).filter(|_| found.is_at_rest()) {
+            let made = made.clone();
+            return Ok((found, made));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// What to commit, so that a resumed release stays as it is.
+fn advice(done: &Found, made: &Value, before: &Found, asked: Rollback) -> String {
+    let history = before.history();
+    let newest = history.first().cloned().unwrap_or_default();
+    let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
+    let (chart, version) = (text(made, "chartName"), text(made, "chartVersion"));
+    let (name, namespace) = (text(made, "name"), text(made, "namespace"));
+    let mut lines = vec!["to keep it, commit:".to_owned()];
+    let spec = done.owner.get("spec").cloned().unwrap_or_default();
+    if version == text(&newest, "chartVersion") && chart == text(&newest, "chartName") {
+        lines.push(format!("  the chart stays {chart} {version}"));
+    } else if done.row.is_some() {
+        lines.push(format!("  the release's version: {version} of chart {chart}, in the helmfile"));
+    } else if spec["chart"].is_object() {
+        lines.push(format!("  spec.chart.spec.version: {version} of chart {chart}"));
+    } else {
+        let of = ["kind", "name"].map(|key| text(&spec["chartRef"], key)).join("/");
+        let digest = text(made, "ociDigest");
+        let digest = if digest.is_empty() { digest } else { format!(" ({digest})") };
+        lines.push(format!("  chart {chart} {version}{digest} in {of}"));
+    }
+    match made["configDigest"] == newest["configDigest"] {
+        true => lines.push("  the values are the same in both revisions".to_owned()),
+        false => lines.push(format!(
+            "  the values of revision {to}: helm get values {name} -n {namespace} --revision {to}",
+            to = asked.to
+        )),
+    }
+    let id = done.owner.id();
+    let release = done.release().map(|it| format!(" --release {it}")).unwrap_or_default();
+    let (kind, at) = (id.kind.to_lowercase(), &id.namespace);
+    lines.push(format!("then: windlass resume {kind}/{} -n {at}{release}", id.name));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    fn revision(version: i64, status: &str, chart: &str, values: &str) -> Value {
+        json!({"version": version, "status": status, "chartName": "shop", "chartVersion": chart,
+            "configDigest": values, "name": "web", "namespace": "apps"})
+    }
+
+    fn release(spec: &Value, history: &[Value]) -> Found {
+        let owner = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "web", "namespace": "apps"}, "spec": spec,
+            "status": {"history": history, "storageNamespace": "apps"}});
+        Found { owner: Object::new(owner).unwrap(), row: None }
+    }
+
+    #[test]
+    fn the_revision_before_is_the_last_one_that_did_not_fail() {
+        let history = [
+            revision(5, "failed", "2.0.0", "b"),
+            revision(4, "failed", "1.0.0", "a"),
+            revision(3, "superseded", "1.0.0", "a"),
+        ];
+        let found = release(&json!({}), &history);
+        assert_eq!(wanted(&found, None).unwrap(), Rollback { from: 5, to: 3 });
+        assert_eq!(wanted(&found, Some(4)).unwrap(), Rollback { from: 5, to: 4 });
+        assert!(wanted(&found, Some(5)).unwrap_err().to_string().contains("not before the newest"));
+        let only = release(&json!({}), &history[..1]);
+        assert!(wanted(&only, None).unwrap_err().to_string().contains("name one with --to"));
+        let none = release(&json!({}), &[]);
+        assert!(wanted(&none, None).unwrap_err().to_string().contains("was not released yet"));
+    }
+
+    #[test]
+    fn the_advice_names_what_to_commit() {
+        let before =
+            [revision(5, "deployed", "2.0.0", "b"), revision(4, "superseded", "1.0.0", "a")];
+        let made = revision(6, "deployed", "1.0.0", "a");
+        let asked = Rollback { from: 5, to: 4 };
+        let of = |spec: &Value, made: &Value| {
+            advice(&release(spec, &[]), made, &release(spec, &before), asked)
+        };
+        let chart = json!({"chart": {"spec": {"chart": "shop"}}});
+        expect![[r#"
+            to keep it, commit:
+              spec.chart.spec.version: 1.0.0 of chart shop
+              the values of revision 4: helm get values web -n apps --revision 4
+            then: windlass resume helmrelease/web -n apps"#]]
+        .assert_eq(&of(&chart, &made));
+        let reference = json!({"chartRef": {"kind": "OCIRepository", "name": "shop"}});
+        expect![[r#"
+            to keep it, commit:
+              chart shop 1.0.0 in OCIRepository/shop
+              the values of revision 4: helm get values web -n apps --revision 4
+            then: windlass resume helmrelease/web -n apps"#]]
+        .assert_eq(&of(&reference, &made));
+        expect![[r#"
+            to keep it, commit:
+              the chart stays shop 2.0.0
+              the values are the same in both revisions
+            then: windlass resume helmrelease/web -n apps"#]]
+        .assert_eq(&of(&chart, &revision(6, "deployed", "2.0.0", "b")));
+    }
+}
