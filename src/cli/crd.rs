@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::connection::{Connection, block_on};
+use super::table::{Cell, Screen, Table};
 use super::version::Format;
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::Shallow;
@@ -81,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => block_on(async {
             let (cluster, live) = args.shown.open().await?;
             let usage = Usage::of(&cluster, &live).await?;
-            args.shown.print(&usage, || usage.text())?;
+            args.shown.print(&usage, || usage.text(Screen::of_stdout()))?;
             Ok(ExitCode::SUCCESS)
         }),
         Some(Command::Diff { file, shown }) => block_on(async {
@@ -90,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let (old, new) = (live.into_value(), new.into_value());
             let verdict =
                 survey::survey(&cluster, "", old, new).await?.map_err(anyhow::Error::msg)?;
-            shown.print(&verdict, || text(&verdict))?;
+            shown.print(&verdict, || text(&verdict, Screen::of_stdout()))?;
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }),
@@ -145,11 +146,12 @@ fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
     }
 }
 
-fn text(verdict: &Verdict) -> String {
+fn text(verdict: &Verdict, on: Screen) -> String {
     let mut text = String::new();
     for line in verdict.lines(true) {
-        text.push_str(&line);
-        text.push('\n');
+        let words = line.trim_start();
+        let indent = line.len() - words.len();
+        text.push_str(&format!("{:indent$}{}\n", "", on.wrapped(words, indent + 2)));
     }
     if verdict.is_compatible() {
         text.push_str("compatible with the objects that exist\n");
@@ -229,29 +231,33 @@ impl Usage {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, on: Screen) -> String {
         let owners =
             if self.owners.is_empty() { "none".to_owned() } else { self.owners.join(", ") };
-        let mut text = format!(
-            "name: {}\nkind: {} ({})\nowners: {owners}\n\n{:<12}{:<8}{:<9}{:<8}WRITTEN BY\n",
-            self.name, self.kind, self.scope, "VERSION", "SERVED", "STORAGE", "STORED"
-        );
-        let yes = |is: bool| if is { "yes" } else { "no" };
-        for it in &self.versions {
+        let head = [
+            format!("name: {}", self.name),
+            format!("kind: {} ({})", self.kind, self.scope),
+            format!("owners: {owners}"),
+        ];
+        let mut text: String = head.map(|line| format!("{}\n", on.wrapped(&line, 2))).concat();
+        let yes = |is: bool| Cell::new(if is { "yes" } else { "no" });
+        let versions = self.versions.iter().map(|it| {
             let managers: Vec<&str> = it.managers.iter().map(String::as_str).collect();
-            let Version { name, served, storage, stored, .. } = it;
-            let (served, storage, stored) = (yes(*served), yes(*storage), yes(*stored));
-            let managers = managers.join(", ");
-            let line = format!("{name:<12}{served:<8}{storage:<9}{stored:<8}{managers}");
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
+            let managers = Cell::new(&managers.join(", ")).vital();
+            vec![Cell::new(&it.name), yes(it.served), yes(it.storage), yes(it.stored), managers]
+        });
+        let titles = ["VERSION", "SERVED", "STORAGE", "STORED", "WRITTEN BY"];
+        text.push('\n');
+        text.push_str(&Table::new(&titles, on).page(&versions.collect::<Vec<_>>()));
         let total: u64 = self.objects.values().sum();
         let more = if self.is_partial { "at least " } else { "" };
         text.push_str(&format!("\nobjects: {more}{total}\n"));
-        for (namespace, count) in self.objects.iter().filter(|it| !it.0.is_empty()) {
-            text.push_str(&format!("{namespace:<32}{count}\n"));
-        }
+        let namespaces = self.objects.iter().filter(|it| !it.0.is_empty());
+        let namespaces = namespaces
+            .map(|(namespace, count)| vec![Cell::new(namespace), Cell::new(&count.to_string())]);
+        text.push_str(
+            &Table::new(&["NAMESPACE", "OBJECTS"], on).page(&namespaces.collect::<Vec<_>>()),
+        );
         text
     }
 }
@@ -259,7 +265,9 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use expect_test::expect;
+    use crate::cli::table::at_both_widths;
+    use crdguard::{Finding, Key};
+    use expect_test::expect_file;
     use serde_json::json;
 
     #[test]
@@ -283,18 +291,19 @@ mod tests {
         let by = |manager: &str, version: &str| json!({"manager": manager, "apiVersion": format!("acme.io/{version}")});
         usage.add(&json!({"namespace": "shop", "managedFields": [by("kubectl", "v1alpha1")]}));
         usage.add(&json!({"namespace": "shop", "managedFields": [by("helm", "v1")]}));
-        expect![[r"
-            name: widgets.acme.io
-            kind: Widget (Namespaced)
-            owners: Kustomization infra/crds
-
-            VERSION     SERVED  STORAGE  STORED  WRITTEN BY
-            v1          yes     yes      yes     helm
-            v1alpha1    yes     no       yes     kubectl
-
-            objects: 2
-            shop                            2
-        "]]
-        .assert_eq(&usage.text());
+        let finding = Finding {
+            problem: crdguard::Problem::Invalid,
+            version: "v1".to_owned(),
+            path: "spec.size".to_owned(),
+            why: "must be at most 10".to_owned(),
+            objects: 7,
+            examples: ["a-long-name", "another-long-name", "b"]
+                .map(|name| Key { namespace: "shop".to_owned(), name: name.to_owned() })
+                .into(),
+        };
+        let findings = vec![finding];
+        let verdict = Verdict { findings, omitted: 0, judged: 7, total: 7 };
+        let text = at_both_widths(|on| format!("{}\n{}", usage.text(on), text(&verdict, on)));
+        expect_file!["goldens/crd.txt"].assert_eq(&text);
     }
 }

@@ -91,7 +91,8 @@ fn text(
     out.push_str(&conditions(object, on, now));
     let applied = related::applied(object);
     if !applied.is_empty() {
-        out.push_str(&format!("applied {} objects\n", applied.len()));
+        let noun = if applied.len() == 1 { "object" } else { "objects" };
+        out.push_str(&format!("applied {} {noun}\n", applied.len()));
         for id in applied.iter().take(SHOWN) {
             out.push_str(&format!("  {}\n", clean(&id.subject())));
         }

@@ -149,13 +149,15 @@ fn table(events: &[Object], on: Screen, now: reconcile::Time) -> String {
 
 fn row(event: &Object, now: reconcile::Time) -> Vec<Cell> {
     let kind = field(event, "type");
-    let colour = (kind == "Warning").then_some(Colour::Bad);
+    let is_warning = kind == "Warning";
+    let colour = is_warning.then_some(Colour::Bad);
+    let message = Cell::new(field(event, "message"));
     vec![
         Cell::new(&age(last_seen(event), now)),
         Cell::coloured(kind, colour),
         Cell::new(field(event, "reason")),
         Cell::new(&object_of(event).subject()),
-        Cell::new(field(event, "message")),
+        if is_warning { message.vital() } else { message },
     ]
 }
 

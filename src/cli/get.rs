@@ -160,14 +160,16 @@ impl Printer {
         cells.push(Cell::coloured(&row.ready, Colour::of_ready(&row.ready)));
         cells.push(Cell::new(&row.revision));
         cells.push(Cell::new(&age(row.since, now)));
-        cells.push(Cell::coloured(&row.suspended, Some(Colour::Busy)));
+        let suspended = Cell::coloured(&row.suspended, Some(Colour::Busy));
+        cells.push(if row.is_suspended() { suspended.vital() } else { suspended });
         if self.format == Format::Wide {
             cells.push(Cell::new(&age(row.created, now)));
             let applier = cause::related::applier(object).map(|id| id.subject());
             cells.push(Cell::new(&applier.unwrap_or_default()));
             cells.push(Cell::new(&row.reason));
         }
-        cells.push(Cell::new(&row.message));
+        let message = Cell::new(&row.message);
+        cells.push(if row.ready == "True" { message } else { message.vital() });
         cells
     }
 }

@@ -88,18 +88,25 @@ impl Screen {
 pub(super) struct Cell {
     text: String,
     colour: Option<Colour>,
+    is_vital: bool,
 }
 
 impl Cell {
     /// Of a text from anywhere; `-` for none.
     pub(super) fn new(text: &str) -> Self {
         let text = clean(text);
-        Self { text: if text.is_empty() { "-".to_owned() } else { text }, colour: None }
+        let text = if text.is_empty() { "-".to_owned() } else { text };
+        Self { text, colour: None, is_vital: false }
     }
 
     /// The same in a colour.
     pub(super) fn coloured(text: &str, colour: Option<Colour>) -> Self {
         Self { colour, ..Self::new(text) }
+    }
+
+    /// The same; where the screen is too narrow for it, it has a line of its own below.
+    pub(super) fn vital(self) -> Self {
+        Self { is_vital: true, ..self }
     }
 
     fn width(&self) -> usize {
@@ -118,6 +125,10 @@ pub(super) struct Table {
 
 /// Spaces between columns.
 const GAP: usize = 2;
+/// How much of a vital text a line has to have room for, in characters.
+const LEGIBLE: usize = 24;
+/// Spaces before what has a line of its own.
+const INDENT: usize = 4;
 
 impl Table {
     pub(super) fn new(titles: &[&'static str], screen: Screen) -> Self {
@@ -152,10 +163,14 @@ impl Table {
     fn line(&self, row: &[Cell], out: &mut String) {
         let (mut used, mut gap) = (0, 0);
         let most = self.screen.width.unwrap_or(usize::MAX);
+        let mut below = Vec::new();
         for (at, cell) in row.iter().enumerate() {
             let left = most.saturating_sub(used + gap);
+            if cell.is_vital && cell.width() > left && left < LEGIBLE {
+                below.push((at, cell));
+            }
             if left == 0 {
-                break;
+                continue;
             }
             let text = cut(&cell.text, left);
             let width = text.chars().count();
@@ -164,6 +179,11 @@ impl Table {
             gap = self.widths.get(at).map_or(0, |column| column.saturating_sub(width)) + GAP;
         }
         let _ = writeln!(out);
+        for (at, cell) in below {
+            let title = self.titles.get(at).map(|it| it.to_lowercase()).unwrap_or_default();
+            let text = cut(&format!("{title}: {}", cell.text), most.saturating_sub(INDENT));
+            let _ = writeln!(out, "{:INDENT$}{}", "", self.screen.paint(&text, cell.colour));
+        }
     }
 }
 

@@ -104,7 +104,9 @@ fn table(shown: &[Shown], on: Screen) -> String {
             other => other.to_string(),
         };
         let value = super::table::cut(&value, 60);
-        [it.path.as_str(), &value, &it.source, &it.overrode.join(", ")].map(Cell::new).to_vec()
+        let [path, value, source, overrode] =
+            [it.path.as_str(), &value, &it.source, &it.overrode.join(", ")].map(Cell::new);
+        vec![path, value, source.vital(), overrode]
     });
     let mut table = Table::new(&["VALUE", "IS", "SET BY", "OVERRIDES"], on);
     table.page(&rows.collect::<Vec<_>>())

@@ -129,15 +129,16 @@ mod tests {
 
     #[test]
     fn a_line_has_time_level_object_and_message() {
-        let on = Screen { width: None, is_coloured: false };
-        let text = |line: &str| Selection::default().entry(line).unwrap().text(on);
-        assert_eq!(
-            text(LINE),
-            "2026-11-24T12:00:00.000Z error Kustomization/apps/web: the build failed attempt=3 \
-             error=\"a.yaml: \\u001b[2J\""
-        );
-        assert_eq!(text(STARTED), "2026-11-24T12:00:00.000Z info  started version=1.0.0");
-        assert_eq!(text("thread 'main' panicked\u{7}"), "thread 'main' panicked\\u{7}");
+        let text = |on: Screen| {
+            let lines = [LINE, STARTED, "thread 'main' panicked\u{7}"]
+                .map(|line| format!("{}\n", Selection::default().entry(line).unwrap().text(on)));
+            lines.concat()
+        };
+        let on = |width| text(Screen { width, is_coloured: false });
+        // Lines are for grep: they are not cut.
+        assert_eq!(on(Some(80)), on(None));
+        expect_test::expect_file!["../goldens/logs.txt"].assert_eq(&on(None));
+        assert!(text(Screen { width: None, is_coloured: true }).contains("\u{1b}[31merror"));
     }
 
     #[test]
