@@ -122,7 +122,12 @@ impl Search<'_> {
         self.budget.spend(path.len())?;
         let wanted = json(value);
         let is_it = |at: &usize| self.at(*at, path).is_some_and(|found| json(&found) == wanted);
-        Ok((0..self.layers.len()).rev().find(is_it))
+        let uppermost = || (0..self.layers.len()).rev();
+        // A null removes an entry, which may leave nothing of a table.
+        let is_emptied = matches!(value, Value::Map(table) if table.is_empty());
+        let has_table = |at: &usize| matches!(self.at(*at, path), Some(Value::Map(_)));
+        let or_table = || uppermost().find(has_table).filter(|_| is_emptied);
+        Ok(uppermost().find(is_it).or_else(or_table))
     }
 
     /// What a layer has at a place; globals of a chart above count below it.
@@ -132,11 +137,15 @@ impl Search<'_> {
         if let Some(found) = below.and_then(|rest| found(&layer.values, rest)) {
             return Some(found);
         }
+        // Those of each chart above count, which a chart above that may have set.
         let global =
             path.iter().position(|part| matches!(part, Part::Name(name) if **name == *GLOBAL))?;
-        // The chart has to be at or above the one whose globals these are.
-        let is_above = layer.at.len() <= global && below_names(path, &layer.at);
-        is_above.then(|| found(&layer.values, path.get(global..)?)).flatten()
+        let (charts, rest) = path.split_at_checked(global)?;
+        let own = below_names(charts, &layer.at).then(|| charts.get(layer.at.len()..)).flatten()?;
+        (0..=own.len()).rev().find_map(|depth| {
+            let place: Vec<Part> = own.iter().take(depth).chain(rest).cloned().collect();
+            found(&layer.values, &place)
+        })
     }
 }
 
@@ -220,6 +229,17 @@ mod tests {
             "list file [\"chart\"]",
         ];
         assert_eq!(told(&result, &layers), expected);
+    }
+
+    #[test]
+    fn a_table_that_a_null_emptied_comes_from_the_uppermost_source_that_has_it() {
+        let layers = [
+            layer("chart", &[], &json!({"a": {"b": 1}})),
+            layer("file", &[], &json!({"a": {"b": null}})),
+            layer("inline", &[], &json!({"c": 1})),
+        ];
+        let result = table(&json!({"a": {}, "c": 1}));
+        assert_eq!(told(&result, &layers), ["a file [\"chart\"]", "c inline []"]);
     }
 
     #[test]

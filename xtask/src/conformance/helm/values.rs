@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use ::helm::chart::{Chart, Dependency, Metadata};
-use ::helm::values::{self, Coalesced, Found, Reference, digest, process_dependencies, yaml};
+use ::helm::values::{
+    self, Coalesced, Found, Layer, Leaf, Reference, digest, process_dependencies, yaml,
+};
 use golang::Value;
+use golang::value::Map;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -87,6 +90,11 @@ pub(super) fn coalesce(case: Case) -> Judgement {
     }
     let Inputs { chart, values, warnings: wanted } = case.inputs()?;
     let (mut chart, user) = (chart.chart()?, table(&values)?);
+    if case.op == "coalesce"
+        && let Ok(done) = values::coalesce(&chart, &user)
+    {
+        has_sources(&chart, &user, &done)?;
+    }
     let mut warnings = Vec::new();
     let mut whole = |coalesced: Result<Coalesced, values::Error>| match coalesced {
         Ok(mut done) => {
@@ -115,6 +123,67 @@ pub(super) fn coalesce(case: Case) -> Judgement {
         warnings.iter().map(::helm::warning::Warning::text_with_values).collect();
     warnings.sort();
     if is_error { Ok(()) } else { same(&wanted.join("\n"), &warnings.join("\n")) }
+}
+
+/// Whether what `windlass values` tells of a merge is the merge: each value has a source, that of the user counts above all
+/// others, and no value is left out.
+fn has_sources(chart: &Chart, user: &Map, done: &Coalesced) -> Result<(), Fault> {
+    let whole = json(&done.values)?;
+    let mut layers = values::layers(chart);
+    let own = layers.len();
+    layers.push(Layer { name: "user".to_owned(), at: Vec::new(), values: user.clone() });
+    let leaves = values::provenance(&done.values, &layers);
+    let leaves = leaves.map_err(|error| Fault::NotRun(error.to_string()))?;
+    let (given, mut left) = (json(user)?, whole.clone());
+    let differs = |leaf: &Leaf, why: &str| Fault::Mismatch {
+        wanted: whole.to_string(),
+        got: format!("{} {why}, set by {:?}", leaf.path.join("."), leaf.source),
+    };
+    for leaf in &leaves {
+        // Helm gives each chart a table of globals.
+        let is_made = leaf.path.last().is_some_and(|it| it == "global")
+            // One that is called `global` is its own table of globals, by which values come to places that no source has.
+            || leaf.path.iter().filter(|it| *it == "global").count() > 1;
+        if leaf.source.is_none() && !is_made {
+            return Err(differs(leaf, "has no source"));
+        }
+        // Globals of a chart above count more than those that the user has for a chart below.
+        let result = placed(&mut whole.clone(), &leaf.path).cloned();
+        let is_given =
+            placed(&mut given.clone(), &leaf.path).is_some_and(|it| Some(&*it) == result.as_ref());
+        if is_given && leaf.source != Some(own) {
+            return Err(differs(leaf, "is the user's"));
+        }
+        let place = placed(&mut left, &leaf.path).ok_or_else(|| differs(leaf, "is not there"))?;
+        *place = Json::Null;
+    }
+    let mut pending = vec![&left];
+    while let Some(value) = pending.pop() {
+        match value {
+            Json::Object(fields) => pending.extend(fields.values()),
+            Json::Array(items) => pending.extend(items),
+            Json::Null => {}
+            other => {
+                let got = format!("{other} is left out");
+                return Err(Fault::Mismatch { wanted: whole.to_string(), got });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The value at a path of `windlass values`.
+fn placed<'j>(value: &'j mut Json, path: &[String]) -> Option<&'j mut Json> {
+    let mut at = value;
+    for part in path {
+        let index =
+            part.strip_prefix('[').and_then(|it| it.strip_suffix(']')?.parse::<usize>().ok());
+        at = match (at.is_array(), index) {
+            (true, Some(index)) => at.get_mut(index)?,
+            _ => at.get_mut(part)?,
+        };
+    }
+    Some(at)
 }
 
 /// A chart as cases show it.
