@@ -1,5 +1,6 @@
 //! What people type: one file per command, and the exit status.
 
+mod alerts;
 mod approve;
 mod audit;
 mod bootstrap;
@@ -68,6 +69,7 @@ macro_rules! declared {
 /// The command line.
 fn command() -> Command {
     let commands = [
+        declared!("alerts", ALERTS, alerts::Args),
         declared!("approve", APPROVE, approve::Args, approve::EXAMPLES),
         declared!("audit", AUDIT, audit::Args, audit::EXAMPLES),
         declared!("bootstrap", BOOTSTRAP, bootstrap::Args),
@@ -120,6 +122,7 @@ const FIRST: &str = "When something does not work:
 
 Each command has examples: windlass why --help";
 
+const ALERTS: &str = "Send a sample notification, and show what the service answers";
 const APPROVE: &str = "Approve an operation that waits for it, or reject it";
 const AUDIT: &str = "List what was done to releases and Kustomizations, and why";
 const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
@@ -194,6 +197,7 @@ pub(crate) fn run() -> ExitCode {
 /// Runs the command that was named; the outer error is that of its flags.
 fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Error> {
     Ok(match matches.subcommand() {
+        Some(("alerts", given)) => alerts::run(&flags(given)?),
         Some(("approve", given)) => approve::run(&flags(given)?),
         Some(("audit", given)) => audit::run(&flags(given)?),
         Some(("bootstrap", given)) => bootstrap::run(&flags(given)?).map(|()| ExitCode::SUCCESS),

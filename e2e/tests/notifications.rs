@@ -159,6 +159,31 @@ async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sample_is_sent_from_the_command_line_and_shown_without_credentials() -> Result<()> {
+    let story = Story::begin("alert-test").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden"},
+        "stringData": {"token": "hunter2-token", "headers": "X-Key: hunter3-key"}});
+    story.apply_value(secret).await?;
+    provider(&story, &service.url, json!({"secretRef": {"name": "hidden"}})).await?;
+    let test = ["alerts", "test", "service", "-n", story.namespace.as_str()];
+    let said = story.windlass_says(&[&test[..], &["--dry-run"]].concat(), true)?;
+    ensure!(said.contains("nothing was sent") && said.contains("sample event"), "{said}");
+    let severe = [&test[..], &["--severity", "error", "--metadata", "team=web"]].concat();
+    let said = story.windlass_says(&severe, true)?;
+    ensure!(said.contains("< 200 after ") && said.contains("accepted the event"), "{said}");
+    ensure!(said.contains("X-Key: ****") && !said.contains("hunter"), "{said}");
+    let sent = service.sent("Kustomization", "ReconciliationFailed");
+    ensure!(sent.len() == 1 && sent[0]["severity"] == "error", "{sent:?}");
+    ensure!(sent[0]["metadata"]["kustomize.toolkit.fluxcd.io/team"] == "web", "{sent:?}");
+    service.answers(403);
+    let said = story.windlass_says(&test, false)?;
+    ensure!(said.contains("< 403 after ") && said.contains("status code 403"), "{said}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<()> {
     let story = Story::begin("alert-lockdown").await?;
     let service = Service::start().await?;

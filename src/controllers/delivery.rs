@@ -4,7 +4,7 @@
 //! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`crate::events`), requests (`controllers::exchange`).
 
-mod attempt;
+pub(crate) mod attempt;
 mod deciding;
 mod dispatch;
 mod lane;

@@ -15,6 +15,7 @@ use objects::Masking;
 use url::Url;
 
 use super::spool::Notification;
+use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
 use crate::controllers::exchange::{exchange, retry_after};
 use crate::controllers::expressions::{Broken, on_thread};
@@ -43,8 +44,8 @@ pub(super) enum Ended {
 }
 
 /// The Secrets of a Provider.
-struct Secrets {
-    found: Arc<BTreeMap<String, Secret>>,
+pub(crate) struct Secrets {
+    pub(crate) found: Arc<BTreeMap<String, Secret>>,
     /// One that it names is not there.
     is_incomplete: bool,
 }
@@ -72,7 +73,7 @@ pub(super) async fn attempt(
         return Ended::Unwanted;
     }
     let event = notification.event();
-    let secrets = match secrets(context, namespace, &provider).await {
+    let secrets = match secrets(&context.cluster, namespace, &provider).await {
         Ok(secrets) => secrets,
         Err(error) => return Ended::Later(failed(&event, &error.to_string()), None),
     };
@@ -129,7 +130,10 @@ fn failed(event: &notify::Event, why: &str) -> Warning {
 }
 
 /// What the engine makes of it; an expression of the Provider may be evaluated here.
-fn begin(
+///
+/// # Errors
+/// The Provider or the Alert cannot be read.
+pub(crate) fn begin(
     event: notify::Event,
     provider: &Provider,
     alert: &Alert,
@@ -145,18 +149,22 @@ fn begin(
     Ok(Dispatch::new(event, &provider, &alert, now, &secret))
 }
 
-async fn secrets(
-    context: &Context,
+/// Reads the Secrets that a Provider names.
+///
+/// # Errors
+/// The server's refusal; one that is not there is no error.
+pub(crate) async fn secrets(
+    cluster: &Cluster,
     namespace: &str,
     provider: &Provider,
-) -> Result<Secrets, crate::cluster::ClusterError> {
+) -> Result<Secrets, ClusterError> {
     let spec = &provider.spec;
     let named = [&spec.secret_ref, &spec.proxy_secret_ref, &spec.cert_secret_ref];
     let names: BTreeSet<&String> =
         named.into_iter().flatten().map(|LocalObjectReference { name }| name).collect();
     let (mut found, mut is_incomplete) = (BTreeMap::new(), false);
     for name in names {
-        match context.cluster.secret(namespace, name).await? {
+        match cluster.secret(namespace, name).await? {
             Some((data, _)) => {
                 let secret = Secret { name: format!("{namespace}/{name}"), data };
                 found.insert(name.clone(), secret);
@@ -186,7 +194,7 @@ fn strings<'a>(values: impl Iterator<Item = &'a Vec<u8>>) -> usize {
 }
 
 /// Everything in the Secrets, and what of an address may stand alone in a text.
-fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
+pub(crate) fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
     let values = secrets.values().flat_map(|secret| secret.data.iter());
     let values = values.flat_map(|(key, value)| {
         let address = (key == "address").then(|| String::from_utf8_lossy(value));

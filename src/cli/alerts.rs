@@ -1,0 +1,344 @@
+//! `windlass alerts test`: sends a sample event to the service of a Provider, and shows both sides of the conversation.
+//!
+//! Requests go out from here, not from the operator, whose network may allow less. Elsewhere: what is sent (engine `notify`),
+//! which Secrets a Provider names (`controllers::delivery`).
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use crds::notification::{Alert, Provider};
+use notify::{Event, ObjectReference, Outcome, Parcel, Request, Response, Step};
+use objects::Masking;
+use serde::Serialize;
+use serde_json::json;
+use sources::http::{Clients, Egress};
+
+use super::connection::{Mark, print, say};
+use super::output::{ReportFormat, report};
+use super::place::{Place, Site};
+use super::table::clean_line;
+use super::{FAILED, kind};
+use crate::controllers::delivery::attempt::{begin, masking, secrets};
+use crate::controllers::exchange::exchange;
+
+/// The flags of `windlass alerts`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    /// Send a sample event to the service of a Provider, and show request and answer
+    ///
+    /// The request goes out from this machine. Values of the Provider's Secrets are shown as ****.
+    #[command(after_help = EXAMPLES)]
+    Test(Test),
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+struct Test {
+    /// Name of the Provider
+    #[arg(value_name = "PROVIDER")]
+    provider: String,
+    #[command(flatten)]
+    place: Place,
+    /// Severity of the event
+    #[arg(long, value_enum, default_value_t = Severity::Info)]
+    severity: Severity,
+    /// Metadata of the event, such as commit=0123abc; may be repeated
+    #[arg(long = "metadata", value_name = "KEY=VALUE", value_parser = pair)]
+    metadata: Vec<(String, String)>,
+    /// Show the first request, and send nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+const EXAMPLES: &str = "Examples:
+  windlass alerts test slack -n flux-system
+  windlass alerts test pagerduty -n flux-system --severity error
+  windlass alerts test github -n apps --metadata revision=main@sha1:0123456789abcdef0123456789abcdef01234567 --dry-run
+
+Exit status: 0; 2 if the Provider cannot be read, or the service did not accept the event; 3 if the cluster cannot be reached.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Severity {
+    Info,
+    Error,
+}
+
+/// A request and what came of it, without credentials.
+#[derive(Debug, Serialize)]
+struct Exchange {
+    method: String,
+    url: String,
+    headers: BTreeMap<String, String>,
+    body: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<Answer>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Answer {
+    Response { status: u16, body: String, milliseconds: u128 },
+    Error { error: String },
+}
+
+/// Headers whose values say nothing secret.
+const PLAIN: [&str; 6] = [
+    "accept",
+    "content-type",
+    "user-agent",
+    "content-encoding",
+    "x-gitlab-event",
+    "gotk-component",
+];
+
+/// Longest body that is shown, in bytes.
+const SHOWN: usize = 4 << 10;
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The Provider or its Secrets cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Command::Test(args) = &args.command;
+    args.place.run(async |site| test(&site, args).await)
+}
+
+async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
+    let name = args.provider.rsplit('/').next().unwrap_or_default();
+    let target = kind::one(&site.cluster, &["provider".to_owned(), name.to_owned()]).await?;
+    let provider = kind::read(site, &target).await?;
+    let namespace = provider.namespace().to_owned();
+    let provider: Provider =
+        serde_json::from_value(provider.into_value()).context("the Provider cannot be read")?;
+    let secrets = secrets(&site.cluster, &namespace, &provider).await?.found;
+    let masks = masking(&secrets);
+    let event = sample(&namespace, args);
+    let dispatch = begin(event, &provider, &alert(&namespace, name)?, &secrets);
+    let mut dispatch = dispatch.map_err(|error| anyhow!(error))?;
+    let clients = Clients::within(Egress::with_loopback());
+    let (mut said, mut step) = (Vec::new(), dispatch.delivery.start());
+    let failure = loop {
+        let (wait, parcel) = match step {
+            Step::Done => break None,
+            Step::Failed(failure) => break Some(dispatch.warning(&failure).message),
+            Step::Send(wait, parcel) => (wait, parcel),
+        };
+        let Parcel::Http(request) = parcel else {
+            break Some("windlass does not support this type of Providers yet".to_owned());
+        };
+        let mut one = shown(&request, &masks);
+        if args.dry_run {
+            said.push(one);
+            break None;
+        }
+        tokio::time::sleep(wait).await;
+        let begun = Instant::now();
+        let outcome: Outcome = exchange(&clients, &request).await;
+        one.answer = Some(answered(&outcome, &masks, begun.elapsed().as_millis()));
+        said.push(one);
+        step = dispatch.delivery.answer(outcome);
+    };
+    let failure = failure.or_else(|| said.last().and_then(fault));
+    if report(&said, args.output)?.is_none() {
+        for one in &said {
+            print(&text(one))?;
+        }
+    }
+    let subject = format!("Provider/{namespace}/{name}");
+    match failure {
+        Some(why) => {
+            let why = clean_line(&masks.mask(&why));
+            say(Mark::Failure, &format!("{subject}: {why}"));
+            Ok(ExitCode::from(FAILED))
+        }
+        None if args.dry_run => {
+            say(Mark::Action, &format!("{subject}: nothing was sent"));
+            Ok(ExitCode::SUCCESS)
+        }
+        None if said.is_empty() => {
+            let why =
+                "this event needs no request; services for commits need --metadata revision=…";
+            say(Mark::Warning, &format!("{subject}: {why}"));
+            Ok(ExitCode::from(FAILED))
+        }
+        None => {
+            say(Mark::Success, &format!("{subject}: the service accepted the event"));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// An Alert that sends to a Provider.
+fn alert(namespace: &str, provider: &str) -> anyhow::Result<Alert> {
+    let alert = json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1beta3",
+        "kind": "Alert",
+        "metadata": {"name": "windlass-test", "namespace": namespace},
+        "spec": {"providerRef": {"name": provider}, "eventSources": []},
+    });
+    serde_json::from_value(alert).context("the sample Alert cannot be read")
+}
+
+/// An event that is told from real ones by its words.
+fn sample(namespace: &str, args: &Test) -> Event {
+    let (severity, reason) = match args.severity {
+        Severity::Info => ("info", "ReconciliationSucceeded"),
+        Severity::Error => ("error", "ReconciliationFailed"),
+    };
+    let object = ObjectReference {
+        kind: "Kustomization".to_owned(),
+        namespace: namespace.to_owned(),
+        name: "windlass-test".to_owned(),
+        uid: "00000000-0000-0000-0000-000000000000".to_owned(),
+        api_version: "kustomize.toolkit.fluxcd.io/v1".to_owned(),
+        ..ObjectReference::default()
+    };
+    let metadata = args.metadata.iter().map(|(key, value)| {
+        let key = if key.contains('/') { key.clone() } else { format!("{}/{key}", object.group()) };
+        (key, value.clone())
+    });
+    let metadata = metadata.collect();
+    Event {
+        severity: severity.to_owned(),
+        reason: reason.to_owned(),
+        timestamp: Some(jiff::Timestamp::now().as_second()),
+        message: "This is a sample event of `windlass alerts test`: nothing has happened."
+            .to_owned(),
+        metadata,
+        reporting_controller: "windlass".to_owned(),
+        reporting_instance: "windlass-cli".to_owned(),
+        object,
+        ..Event::default()
+    }
+}
+
+/// A request without what the Secrets hold.
+fn shown(request: &Request, masks: &Masking) -> Exchange {
+    let headers = request.headers.iter().map(|(name, value)| {
+        let is_plain = PLAIN.contains(&name.to_lowercase().as_str());
+        (name.clone(), if is_plain { masks.mask(value) } else { "****".to_owned() })
+    });
+    Exchange {
+        method: request.method.to_owned(),
+        url: masks.mask(&request.url),
+        headers: headers.collect(),
+        body: body(&request.body, masks),
+        answer: None,
+    }
+}
+
+fn answered(outcome: &Outcome, masks: &Masking, milliseconds: u128) -> Answer {
+    match outcome {
+        Ok(Response { status, body: text, .. }) => {
+            Answer::Response { status: *status, body: body(text, masks), milliseconds }
+        }
+        Err((error, _)) => Answer::Error { error: masks.mask(error) },
+    }
+}
+
+/// The beginning of a body.
+fn body(bytes: &[u8], masks: &Masking) -> String {
+    let text = masks.mask(&String::from_utf8_lossy(bytes));
+    match text.len() > SHOWN {
+        true => format!("{}…", &text[..text.floor_char_boundary(SHOWN)]),
+        false => text,
+    }
+}
+
+/// What an answer says against the event, where the engine does not mind.
+fn fault(last: &Exchange) -> Option<String> {
+    match last.answer.as_ref()? {
+        Answer::Error { error } => Some(error.clone()),
+        Answer::Response { status, .. } if *status >= 400 => {
+            Some(format!("the service answered with status {status}"))
+        }
+        Answer::Response { .. } => None,
+    }
+}
+
+/// The conversation for people: what was sent with `>`, what came with `<`.
+fn text(one: &Exchange) -> String {
+    let mut lines = vec![format!("> {} {}", one.method, one.url)];
+    lines.extend(one.headers.iter().map(|(name, value)| format!("> {name}: {value}")));
+    lines.extend(one.body.lines().map(|line| format!("> {line}")));
+    match &one.answer {
+        None => {}
+        Some(Answer::Error { error }) => lines.push(format!("< {error}")),
+        Some(Answer::Response { status, body, milliseconds }) => {
+            lines.push(format!("< {status} after {milliseconds} ms"));
+            lines.extend(body.lines().map(|line| format!("< {line}")));
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", clean_line(line))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_has_no_credentials() {
+        let secret = notify::Secret {
+            name: "apps/s".to_owned(),
+            data: [("token", "hunter2-token"), ("address", "https://hooks.example.com/T0/hunter3")]
+                .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+                .into(),
+        };
+        let secrets = BTreeMap::from([("s".to_owned(), secret)]);
+        let masks = masking(&secrets);
+        let provider: Provider = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "apps"},
+            "spec": {"type": "slack", "channel": "ops", "secretRef": {"name": "s"}}}))
+        .unwrap();
+        let args = Test {
+            severity: Severity::Error,
+            metadata: vec![("revision".to_owned(), "main@sha1:abc hunter2-token".to_owned())],
+            ..parsed()
+        };
+        let event = sample("apps", &args);
+        let mut dispatch = begin(event, &provider, &alert("apps", "p").unwrap(), &secrets).unwrap();
+        let Step::Send(_, Parcel::Http(request)) = dispatch.delivery.start() else { panic!() };
+        assert!(request.url.contains("hunter3"), "{}", request.url);
+        let mut one = shown(&request, &masks);
+        one.answer = Some(answered(
+            &Ok(Response {
+                status: 403,
+                body: b"invalid hunter2-token".to_vec(),
+                ..Response::default()
+            }),
+            &masks,
+            12,
+        ));
+        let text = text(&one);
+        assert!(text.contains("sample event") && text.contains("< 403 after 12 ms"), "{text}");
+        assert!(!text.contains("hunter"), "{text}");
+        assert_eq!(fault(&one).as_deref(), Some("the service answered with status 403"));
+    }
+
+    fn parsed() -> Test {
+        use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+        #[derive(Parser)]
+        struct Whole {
+            #[command(flatten)]
+            args: Test,
+        }
+        let matches = Whole::command().try_get_matches_from(["test", "p"]).unwrap();
+        Whole::from_arg_matches(&matches).unwrap().args
+    }
+}
