@@ -43,7 +43,7 @@ use anyhow::{Result, bail};
 pub use again::again;
 pub use bed::Bed;
 pub use story::{Story, Target};
-pub use windlass::Windlass;
+pub use windlass::{Windlass, create_crds};
 
 /// Asks again and again until there is an answer.
 ///

@@ -11,7 +11,7 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 22] = [
+const STORIES: [&str; 23] = [
     "bed",
     "bootstrap",
     "bucket",
@@ -23,6 +23,7 @@ const STORIES: [&str; 22] = [
     "kinds",
     "leader",
     "migration",
+    "migration_of_flux",
     "notifications",
     "oci",
     "poison",
@@ -40,7 +41,7 @@ const STORIES: [&str; 22] = [
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Also what takes more than two minutes or builds a further Go program: stories with the stock `flux`, with Helm 3
-    /// and with Flux's controller, and four times as many cuts of the crash law
+    /// and with Flux's controllers, and four times as many cuts of the crash law
     #[arg(long, conflicts_with = "no_cluster")]
     thorough: bool,
     /// Leave out the stories on a control plane

@@ -152,7 +152,10 @@ impl Windlass {
 }
 
 /// Creates the CustomResourceDefinitions, and waits until they are served.
-async fn create_crds(client: &Client) -> Result<()> {
+///
+/// # Errors
+/// The API server refuses them, or does not serve them in time.
+pub async fn create_crds(client: &Client) -> Result<()> {
     let api = Api::<apiextensions::CustomResourceDefinition>::all(client.clone());
     let params = PatchParams::apply("story").force();
     try_join_all(crds::all().into_iter().map(|(_, crd)| {

@@ -1,0 +1,296 @@
+//! windlass takes a cluster over from the real controllers of Flux, and gives it back: nothing that is managed is written, and
+//! commits are applied after each.
+//!
+//! Pods are of kwok here, so a [`Node`] runs the processes that Deployments ask for, as a kubelet would. A test binary of its
+//! own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: what is in the way, what is undone
+//! (`migration.rs`).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::installed::deployment;
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::{Story, Target, Windlass, create_crds};
+use e2e::operator::{self, Operator};
+use e2e::oracle::Oracle;
+use serde_json::json;
+use tokio::process::Command;
+
+const KUSTOMIZATIONS: usize = 50;
+const RELEASES: usize = 20;
+
+const CONTROLLERS: [(&str, Oracle); 3] = [
+    ("source-controller", Oracle::SourceController),
+    ("kustomize-controller", Oracle::KustomizeController),
+    ("helm-controller", Oracle::HelmController),
+];
+
+/// How often a node reads what it has to run.
+const POLL: Duration = Duration::from_millis(200);
+/// How long all of them take where the machine is busy.
+const LONG: Duration = Duration::from_secs(240);
+
+/// Runs a process for each Deployment that wants replicas.
+struct Node<'s> {
+    story: &'s Story,
+    flux: BTreeMap<&'static str, Operator>,
+    windlass: Option<Windlass>,
+    artifacts: String,
+}
+
+impl<'s> Node<'s> {
+    fn new(story: &'s Story) -> Result<Self> {
+        let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        Ok(Self { story, flux: BTreeMap::new(), windlass: None, artifacts: free })
+    }
+
+    /// Starts what is wanted and does not run, and stops what runs and is not wanted.
+    async fn sync(&mut self) -> Result<()> {
+        for (name, oracle) in CONTROLLERS {
+            let is_wanted = self.wants(&Target::new("apps/v1", "Deployment", name)).await?;
+            match (is_wanted, self.flux.remove(name)) {
+                (true, None) => {
+                    let controller = self.controller(name, oracle).await?;
+                    self.flux.insert(name, controller);
+                }
+                (true, Some(running)) => {
+                    self.flux.insert(name, running);
+                }
+                (false, Some(mut running)) => drop(running.stop(SOON)?),
+                (false, None) => {}
+            }
+        }
+        let is_wanted = self.wants(&deployment(&self.story.namespace)).await?;
+        match (is_wanted, self.windlass.take()) {
+            (true, None) => {
+                self.windlass = Some(self.story.installed(&self.story.namespace).await?)
+            }
+            (true, running) => self.windlass = running,
+            (false, Some(mut running)) => drop(running.operator.stop(SOON)?),
+            (false, None) => {}
+        }
+        Ok(())
+    }
+
+    async fn wants(&self, target: &Target) -> Result<bool> {
+        let found = self.story.read(target).await?;
+        Ok(found.is_some_and(|it| it.data["spec"]["replicas"].as_i64().unwrap_or(1) > 0))
+    }
+
+    async fn controller(&self, name: &str, oracle: Oracle) -> Result<Operator> {
+        let binary = tokio::task::spawn_blocking(move || oracle.ensure()).await??;
+        let mut flags = vec![
+            "--metrics-addr=127.0.0.1:0".to_owned(),
+            "--health-addr=127.0.0.1:0".to_owned(),
+            "--events-addr=".to_owned(),
+            // It needs a Pod's ServiceAccount. Who runs is up to the Deployments here.
+            "--enable-leader-election=false".to_owned(),
+        ];
+        if name == "source-controller" {
+            flags.push("--storage-path={folder}".to_owned());
+            flags.push(format!("--storage-addr={}", self.artifacts));
+            flags.push(format!("--storage-adv-addr={}", self.artifacts));
+        }
+        let kubeconfig = self.story.bed.operator_kubeconfig();
+        let kubeconfig = kubeconfig.to_str().context("a path is text")?;
+        let namespace = self.story.namespace.as_str();
+        Operator::start_with(
+            binary,
+            flags,
+            &[("KUBECONFIG", kubeconfig), ("RUNTIME_NAMESPACE", namespace)],
+        )
+    }
+
+    /// Runs `windlass migrate`, while the node goes on.
+    async fn migrate(&mut self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(operator::binary()?);
+        command.arg("migrate").args(arguments).args(["-n", &self.story.namespace]);
+        command.arg(format!("--kubeconfig={}", self.story.kubeconfig().display()));
+        let mut output = std::pin::pin!(command.output());
+        let output = loop {
+            tokio::select! {
+                output = &mut output => break output?,
+                () = tokio::time::sleep(POLL) => self.sync().await?,
+            }
+        };
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        ensure!(output.status.success(), "windlass migrate {arguments:?}: {told}");
+        Ok(told)
+    }
+
+    /// Waits for a state, while the node goes on.
+    async fn until(&mut self, what: &str, is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + LONG;
+        loop {
+            self.sync().await?;
+            if is_so().await? {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let logs: Vec<String> = self.flux.values().map(|it| it.tail(5)).collect();
+                let pending = pending(self.story).await?;
+                bail!("{what} took longer than {LONG:?}: {pending}\n{}", logs.join("\n"));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// What the first objects say that are not ready.
+async fn pending(story: &Story) -> Result<String> {
+    let all = (0..KUSTOMIZATIONS).map(|number| Target::kustomization(&map(number)));
+    let all = all.chain((0..RELEASES).map(|number| Target::helm_release(&web(number))));
+    let mut said = Vec::new();
+    for target in all.chain([Target::git_repository("app"), Target::kustomization("flux-system")]) {
+        let ready = condition(&story.expect(&target).await?, "Ready").clone();
+        if ready["status"] != "True" {
+            said.push(format!("{target}: {}", ready["message"]));
+        }
+    }
+    Ok(format!("{} of them, such as {:?}", said.len(), said.iter().take(5).collect::<Vec<_>>()))
+}
+
+fn map(number: usize) -> String {
+    format!("map-{number}")
+}
+
+fn web(number: usize) -> String {
+    format!("web-{number}")
+}
+
+/// The manifests of Flux in a repository, as `flux bootstrap` puts them there.
+fn components(namespace: &str) -> String {
+    let mut text = String::new();
+    for (name, _) in CONTROLLERS {
+        let _ = write!(
+            text,
+            "
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: {namespace}, labels: {{app.kubernetes.io/part-of: flux}}}}
+spec:
+  replicas: 1
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec: {{containers: [{{name: manager, image: '{name}:v1'}}]}}
+"
+        );
+    }
+    text.push_str(&format!(
+        "---
+apiVersion: v1
+kind: Service
+metadata: {{name: source-controller, namespace: {namespace}, labels: {{app.kubernetes.io/part-of: flux}}}}
+spec: {{selector: {{app: source-controller}}, ports: [{{name: http, port: 80}}]}}
+"
+    ));
+    text
+}
+
+/// What is managed: uids and resourceVersions of all objects, and the revisions of all releases.
+async fn stand(story: &Story) -> Result<Vec<(String, Option<String>, Option<String>)>> {
+    let maps = (0..KUSTOMIZATIONS).map(map);
+    let of_releases = (0..RELEASES).map(|number| format!("{}-config", web(number)));
+    let mut all = Vec::new();
+    for name in maps.chain(of_releases) {
+        let meta = story.expect(&Target::config_map(&name)).await?.metadata;
+        all.push((name, meta.uid, meta.resource_version));
+    }
+    for number in 0..RELEASES {
+        let release = story.expect(&Target::helm_release(&web(number))).await?;
+        all.push((web(number), Some(newest(&release)["version"].to_string()), None));
+    }
+    Ok(all)
+}
+
+/// Whether all Kustomizations and releases are ready and have a value.
+async fn have(story: &Story, value: &str, chart: &str) -> Result<bool> {
+    for number in 0..KUSTOMIZATIONS {
+        let found = story.read(&Target::config_map(&map(number))).await?;
+        let owner = story.expect(&Target::kustomization(&map(number))).await?;
+        let is_ready = condition(&owner, "Ready")["status"] == "True";
+        if !is_ready || found.is_none_or(|it| it.data["data"]["value"] != value) {
+            return Ok(false);
+        }
+    }
+    for number in 0..RELEASES {
+        let name = format!("{}-config", web(number));
+        let found = story.read(&Target::config_map(&name)).await?;
+        let owner = story.expect(&Target::helm_release(&web(number))).await?;
+        let is_ready = condition(&owner, "Ready")["status"] == "True";
+        if !is_ready || found.is_none_or(|it| it.data["data"]["chart"] != chart) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds three controllers of Flux: cargo xtask test --thorough"
+)]
+async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()> {
+    let story = Story::begin("migration-real").await?;
+    create_crds(&story.bed.client().await?).await?;
+    let mut node = Node::new(&story)?;
+    let files = |value: &str| -> Vec<(String, String)> {
+        let maps = (0..KUSTOMIZATIONS)
+            .map(|number| (format!("k{number}/map.yaml"), config_map(&map(number), value)));
+        let path = "clusters/one/flux-system/gotk-components.yaml".to_owned();
+        maps.chain([(path, components(&story.namespace))]).collect()
+    };
+    let (first, second, third) = (files("1"), files("2"), files("3"));
+    let named = |files: &'static [(String, String)]| -> Vec<(&'static str, String)> {
+        files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
+    };
+    let [first, second, third] = [first, second, third].map(|it| named(it.leak()));
+    story.apply(&components(&story.namespace)).await?;
+    node.sync().await?;
+    let upstream = story.follow("app", &first).await?;
+    story.kustomization("flux-system", "app", json!({"path": "./clusters/one"})).await?;
+    for number in 0..KUSTOMIZATIONS {
+        // Both have the same Service of artifacts in a cluster. Here they have addresses of their own, and some fetches of Flux
+        // ask windlass, which has stopped.
+        let spec = json!({"path": format!("./k{number}"), "retryInterval": "5s"});
+        story.kustomization(&map(number), "app", spec).await?;
+    }
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    for number in 0..RELEASES {
+        charts.release(&web(number), json!({})).await?;
+    }
+    node.until("Flux applying all", async || have(&story, "1", "1.0.0").await).await?;
+
+    let before = stand(&story).await?;
+    let told = node.migrate(&["from-flux", "--observe=20s"]).await?;
+    ensure!(told.contains("nothing was written to what is managed"), "{told}");
+    ensure!(told.contains("gotk-components.yaml"), "{told}");
+    ensure!(node.flux.is_empty() && node.windlass.is_some(), "Flux runs still: {told}");
+    node.until("windlass reconciling all", async || have(&story, "1", "1.0.0").await).await?;
+    ensure!(stand(&story).await? == before, "windlass wrote to what Flux managed");
+    upstream.push(&second).await?;
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    node.until("windlass applying a commit", async || have(&story, "2", "1.1.0").await).await?;
+
+    let before = stand(&story).await?;
+    let told = node.migrate(&["to-flux"]).await?;
+    ensure!(told.contains("Flux has taken over"), "{told}");
+    node.until("Flux running", async || Ok(true)).await?;
+    ensure!(node.flux.len() == 3 && node.windlass.is_none(), "windlass runs still: {told}");
+    // Flux reconciles everything once, when it starts.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    node.until("Flux reconciling all", async || have(&story, "2", "1.1.0").await).await?;
+    ensure!(stand(&story).await? == before, "Flux wrote to what windlass managed");
+    upstream.push(&third).await?;
+    charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
+    node.until("Flux applying a commit", async || have(&story, "3", "1.2.0").await).await
+}
