@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use cause::{State, Why};
 use clap::Args as ClapArgs;
 use objects::ObjectId;
@@ -68,12 +69,21 @@ struct Summed<'w> {
 
 async fn explain(site: &Site, words: &[String]) -> anyhow::Result<Why> {
     let target = kind::one(&site.cluster, words).await?;
-    let object = kind::read(site, &target).await?;
+    let (namespace, name) = (site.namespace_of(&target), target.name.clone().unwrap_or_default());
+    let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
+        let text = kind::absent(site, &target).await.to_string();
+        let is_known = !text.ends_with("does not exist");
+        bail!("{text}{}", if is_known { "" } else { UNAPPLIED });
+    };
     let mut facts = Facts::new(&site.cluster);
     let id = object.id();
     facts.knows(&target.resource, object);
     facts.explain(&id).await
 }
+
+/// What is said of an object that is not there and has no like.
+const UNAPPLIED: &str = "; if it is in a repository or a chart, what should have applied it may not be ready: \
+    `windlass get appliers -A` shows that";
 
 /// How wide the left column is.
 const INDENT: usize = 9;

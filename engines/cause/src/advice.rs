@@ -21,10 +21,9 @@ pub(crate) fn advice(
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
         Problem::Missing => missing(id),
-        Problem::Suspension => (
-            "resume it when the reason is gone".to_owned(),
-            Some(format!("windlass resume {ours} -n {namespace}")),
-        ),
+        Problem::Suspension => {
+            (suspension(held, now), Some(format!("windlass resume {ours} -n {namespace}")))
+        }
         Problem::ExpiredHold => {
             ("remove spec.suspend where its manifest is kept, such as in Git".to_owned(), None)
         }
@@ -54,9 +53,12 @@ pub(crate) fn advice(
         Problem::Dependency => {
             ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
         }
-        Problem::Build => ("correct the file that the message names, and push".to_owned(), None),
+        Problem::Build => {
+            let text = "correct the spec, or the file that the message names, and push";
+            (text.to_owned(), None)
+        }
         Problem::Values => ("correct the values that the message names".to_owned(), None),
-        Problem::Spec => (format!("correct the spec of {}", id.subject()), None),
+        Problem::Spec => (spec(id, held), None),
         Problem::Access => {
             ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)
         }
@@ -100,6 +102,35 @@ fn is_plain(id: &ObjectId) -> bool {
     let kind = id.kind.to_lowercase();
     !id.name.is_empty()
         && [&id.name, &id.namespace, &id.group, &kind].into_iter().all(|it| is_word(it))
+}
+
+/// Whom to ask before a suspension is ended.
+fn suspension(held: Option<&Object>, now: Time) -> String {
+    let hold = held.and_then(|it| crate::hold::suspension(it, now)).flatten();
+    match hold.as_ref().and_then(reconcile::Hold::owner) {
+        Some(owner) => format!("resume it when the reason is gone; {owner} knows"),
+        None => "resume it when the reason is gone".to_owned(),
+    }
+}
+
+/// Where a spec has to be corrected: what is edited by hand in the cluster is put back where something else applied it.
+fn spec(id: &ObjectId, held: Option<&Object>) -> String {
+    let subject = id.subject();
+    match held.and_then(related::applier) {
+        Some(owner) if id.kind == "HelmChart" && owner.kind == "HelmRelease" => {
+            format!(
+                "correct spec.chart of {}, from which windlass makes {subject}",
+                owner.subject()
+            )
+        }
+        Some(owner) => {
+            format!(
+                "correct the spec of {subject} in the source of {}, which applies it",
+                owner.subject()
+            )
+        }
+        None => format!("correct the spec of {subject}"),
+    }
 }
 
 fn missing(id: &ObjectId) -> (String, Option<String>) {

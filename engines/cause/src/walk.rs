@@ -76,6 +76,15 @@ impl<'k> Walk<'k> {
         };
         let found = self.of(subject)?;
         let state = self.state(object, found.as_ref());
+        if state == State::Ready
+            && !related::is_reconciled(subject)
+            && let Some(found) = self.of_applier(object)?
+        {
+            return Ok(self.why(subject, State::Stale, Some(object), Some(found)));
+        }
+        if state == State::Suspended {
+            self.remark_newer(object)?;
+        }
         Ok(self.why(subject, state, Some(object), found))
     }
 
@@ -99,6 +108,41 @@ impl<'k> Walk<'k> {
             cause.as_ref().and_then(|it| crate::advice::advice(it, held, object, self.now));
         let remarks = self.remarks.into_iter().collect();
         Why { object: subject.clone(), state, message, cause, path, next, advice, remarks }
+    }
+
+    /// Why newer revisions do not reach an object that was applied: what applied it is suspended or not ready.
+    fn of_applier(&mut self, object: &'k Object) -> Asked<Option<Found>> {
+        let mut owned = object;
+        for _ in 0..DEEPEST {
+            let Some(id) = related::applier(owned) else {
+                // A Pod has the labels of its Deployment's template at most.
+                let Some(owner) = related::controller(owned) else { return Ok(None) };
+                let Seen::There(owner) = self.object(&owner)? else { return Ok(None) };
+                owned = owner;
+                continue;
+            };
+            let Seen::There(applier) = self.object(&id)? else { return Ok(None) };
+            let found = self.of(&id)?;
+            let state = self.state(applier, found.as_ref());
+            let holds = matches!(state, State::Suspended | State::Stale | State::NotReady);
+            return Ok(found.filter(|_| holds));
+        }
+        Ok(None)
+    }
+
+    /// A revision of the source that a suspended object does not have.
+    fn remark_newer(&mut self, object: &'k Object) -> Asked<()> {
+        let Some(status) = object.get("status") else { return Ok(()) };
+        let has = text(status, "lastAppliedRevision");
+        for source in related::sources(object).into_iter().filter(|_| !has.is_empty()) {
+            let Seen::There(source) = self.object(&source)? else { continue };
+            let artifact = source.get("status").and_then(|it| it.get("artifact"));
+            let newest = artifact.map(|it| text(it, "revision")).unwrap_or_default();
+            if !newest.is_empty() && newest != has {
+                self.remarks.insert(format!("revision {newest} waits; {has} is applied"));
+            }
+        }
+        Ok(())
     }
 
     fn state(&self, object: &Object, found: Option<&Found>) -> State {

@@ -43,6 +43,34 @@ fn a_suspended_source_keeps_new_revisions_from_an_object_that_is_ready() {
 }
 
 #[test]
+fn what_a_suspended_object_applied_is_ready_and_gets_nothing_new() {
+    let hold = annotated(&json!({"windlass.dev/suspended-by": "alice"}));
+    let app = kustomization("app", &[&hold, &json!({"spec": {"suspend": true}}), &ready()]);
+    let labels = json!({"metadata": {"labels": {
+        "kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": "apps"}}});
+    let config = with("ConfigMap/settings", &[&labels]);
+    let why = Cluster::of(&[app, source(), config.clone()]).why("ConfigMap/settings");
+    let line = "ConfigMap/apps/settings is ready, but newer revisions do not reach it: Kustomization/apps/app: suspended by alice";
+    expect(&why, State::Stale, Problem::Suspension, "Kustomization/app", line);
+    let advice = why.advice.unwrap();
+    assert_eq!(advice.text, "resume it when the reason is gone; alice knows");
+    let well = kustomization("app", &[&ready()]);
+    let why = Cluster::of(&[well, source(), config]).why("ConfigMap/settings");
+    assert_eq!((why.state, why.cause), (State::Ready, None));
+}
+
+#[test]
+fn a_revision_that_waits_for_a_suspended_object_is_told() {
+    let applied =
+        json!({"spec": {"suspend": true}, "status": {"lastAppliedRevision": "main@sha1:abc"}});
+    let mut source = source();
+    put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:def"}}}));
+    let app = kustomization("app", &[&ready(), &applied]);
+    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    assert_eq!(why.remarks, ["revision main@sha1:def waits; main@sha1:abc is applied"]);
+}
+
+#[test]
 fn an_expired_hold_in_the_manifest_is_told() {
     let hold = annotated(&json!({"windlass.dev/suspended-until": "2026-11-24T11:00:00Z"}));
     let mut app = kustomization("app", &[&hold, &json!({"spec": {"suspend": true}}), &ready()]);
