@@ -147,7 +147,7 @@ const LOGS: &str = "Print what windlass logged about objects, or what their Pods
 const MAN: &str = "Write the manual pages of all commands";
 const MIGRATE: &str =
     "Take a cluster over from Flux, or give it back; convert objects of other tools";
-const RECONCILE: &str = "Reconcile objects now, and follow what happens";
+const RECONCILE: &str = "Reconcile objects now; with --wait, follow what happens";
 const RESUME: &str = "Resume objects that are suspended";
 const ROLLBACK: &str = "Roll a release back to an earlier revision, and suspend it";
 const SERVE: &str = "Run the operator";

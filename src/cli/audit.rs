@@ -25,8 +25,17 @@ pub(super) struct Args {
     #[command(flatten)]
     scope: Scope,
     /// List only those of an object, such as HelmRelease/web or Kustomization/apps
-    #[arg(long = "for", value_name = "KIND/NAME", value_parser = parse_subject)]
+    #[arg(value_name = "KIND/NAME", value_parser = parse_subject)]
     subject: Option<Subject>,
+    /// The same
+    #[arg(
+        long = "for",
+        value_name = "KIND/NAME",
+        value_parser = parse_subject,
+        hide = true,
+        conflicts_with = "subject"
+    )]
+    other: Option<Subject>,
     /// List only operations that ended within this time, such as 24h
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     since: Option<Duration>,
@@ -37,7 +46,7 @@ pub(super) struct Args {
 
 pub(super) const EXAMPLES: &str = "Examples:
   windlass audit -n apps                        of all objects of a namespace
-  windlass audit --for hr/web -n apps           of a HelmRelease
+  windlass audit hr/web -n apps                 of a HelmRelease
   windlass audit -A --since 24h -o jsonl        a JSON object a line, for an archive
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
@@ -99,7 +108,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::Ok((found, left_out))
     })?;
     let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
-    let audits = selected(found, args.subject.as_ref(), since)?;
+    let audits = selected(found, args.subject.as_ref().or(args.other.as_ref()), since)?;
     if audits.is_empty() && args.output == Format::Table {
         say(Mark::Warning, "no audits found");
     } else {

@@ -105,8 +105,13 @@ struct Printer {
     format: Format,
     has_namespaces: bool,
     has_kinds: bool,
+    /// Rows that are not printed yet: what is printed together has columns of one width.
+    rows: Vec<Vec<Cell>>,
     printed: usize,
 }
+
+/// How many rows are printed together. A kind with more of them is printed page by page.
+const TOGETHER: usize = 50;
 
 impl Printer {
     fn new(args: &Args, targets: &[Target], screen: Screen) -> Self {
@@ -130,7 +135,8 @@ impl Printer {
             _ => Shape::List,
         };
         let writer = Writer::new(args.output, shape);
-        Self { table, writer, format: args.output, has_namespaces, has_kinds, printed: 0 }
+        let (format, rows) = (args.output, Vec::new());
+        Self { table, writer, format, has_namespaces, has_kinds, rows, printed: 0 }
     }
 
     fn print(&mut self, objects: Vec<Object>, now: Time) -> anyhow::Result<()> {
@@ -138,12 +144,18 @@ impl Printer {
         match self.format {
             Format::Table | Format::Wide => {
                 let rows: Vec<_> = objects.iter().map(|object| self.row(object, now)).collect();
-                print(&self.table.page(&rows))
+                self.rows.extend(rows);
+                if self.rows.len() >= TOGETHER { self.flush() } else { Ok(()) }
             }
             Format::Json | Format::Yaml | Format::Name => {
                 objects.into_iter().try_for_each(|object| self.writer.object(object))
             }
         }
+    }
+
+    /// Prints what is not printed yet.
+    fn flush(&mut self) -> anyhow::Result<()> {
+        print(&self.table.page(&std::mem::take(&mut self.rows)))
     }
 
     fn row(&self, object: &Object, now: Time) -> Vec<Cell> {
@@ -160,8 +172,10 @@ impl Printer {
         cells.push(Cell::coloured(&row.ready, Colour::of_ready(&row.ready)));
         cells.push(Cell::new(&row.revision));
         cells.push(Cell::new(&age(row.since, now)));
-        let suspended = Cell::coloured(&row.suspended, Some(Colour::Busy));
-        cells.push(if row.is_suspended() { suspended.vital() } else { suspended });
+        cells.push(match row.is_suspended() {
+            true => Cell::coloured(&row.suspended, Some(Colour::Busy)).vital(),
+            false => Cell::new(""),
+        });
         if self.format == Format::Wide {
             cells.push(Cell::new(&age(row.created, now)));
             let applier = cause::related::applier(object).map(|id| id.subject());
@@ -196,6 +210,7 @@ async fn list(
         });
         left_out.extend(refused.await?);
     }
+    printer.flush()?;
     printer.writer.end()?;
     say_left_out(&left_out);
     if !left_out.is_empty() {
@@ -253,6 +268,7 @@ async fn watch(
             );
         } else if selector.is_none_or(|it| it.selects(&object)) {
             printer.print(vec![object], jiff::Timestamp::now())?;
+            printer.flush()?;
         }
     }
     Ok(ExitCode::SUCCESS)

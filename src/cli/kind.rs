@@ -164,7 +164,9 @@ fn is_ours(gvk: &Gvk) -> bool {
 
 fn unknown(word: &str) -> String {
     let all: Vec<String> = crds::names().flat_map(words).collect();
-    let kinds: Vec<&str> = crds::names().map(|it| it.plural).collect();
+    let mut kinds: Vec<&str> = crds::names().map(|it| it.plural).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
     match nearest(word, all.iter().map(String::as_str)) {
         Some(nearest) => format!("unknown kind `{word}`: did you mean `{nearest}`?"),
         None => format!(

@@ -168,6 +168,7 @@ impl Table {
             let left = most.saturating_sub(used + gap);
             if cell.is_vital && cell.width() > left && left < LEGIBLE {
                 below.push((at, cell));
+                continue;
             }
             if left == 0 {
                 continue;
@@ -181,7 +182,7 @@ impl Table {
         let _ = writeln!(out);
         for (at, cell) in below {
             let title = self.titles.get(at).map(|it| it.to_lowercase()).unwrap_or_default();
-            let text = cut(&format!("{title}: {}", cell.text), most.saturating_sub(INDENT));
+            let text = self.screen.wrapped(&format!("{title}: {}", cell.text), INDENT);
             let _ = writeln!(out, "{:INDENT$}{}", "", self.screen.paint(&text, cell.colour));
         }
     }

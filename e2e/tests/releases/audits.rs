@@ -94,10 +94,8 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     ensure!(uninstall.operation == AuditOperation::Uninstall, "{:?}", uninstall.operation);
     ensure!(uninstall.changes.removed == 2 && uninstall.to.is_none(), "{:?}", uninstall.changes);
     ensure!(uninstall.causes[0].type_ == AuditCauseKind::Deletion, "{:?}", uninstall.causes);
-    let listed = story.windlass_says(
-        &["audit", "-n", &story.namespace, "--for", "hr/app", "-o", "jsonl"],
-        true,
-    )?;
+    let listed =
+        story.windlass_says(&["audit", "-n", &story.namespace, "hr/app", "-o", "jsonl"], true)?;
     ensure!(listed.lines().count() == 4, "{listed}");
     let table = story.windlass_says(&["audit", "-n", &story.namespace], true)?;
     ensure!(table.contains("HelmRelease/app") && table.contains("1:app@1.0.0"), "{table}");
