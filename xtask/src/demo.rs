@@ -63,7 +63,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let repository = installation.git().repository("fleet")?;
     let mut demo = Demo { installation, repository };
     runtime.block_on(async {
-        if let Err(error) = demo.play().await {
+        // They are there for as long as everything keeps running.
+        let servers = incident::Servers::start().await?;
+        if let Err(error) = demo.play(&servers).await {
             return Err(demo.installation.explain(&error));
         }
         if let Some(file) = &options.picture {
@@ -83,7 +85,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 impl Demo {
-    async fn play(&mut self) -> anyhow::Result<()> {
+    async fn play(&mut self, servers: &incident::Servers) -> anyhow::Result<()> {
         title("a commit becomes objects, in the order of dependsOn");
         let commit = self.repository.commit(&FILES, "The shop")?;
         self.objects_appear_in_order(&commit).await?;
@@ -94,12 +96,11 @@ impl Demo {
         title("a suspended object waits; a resumed one catches up");
         self.a_suspended_object_waits(&commit).await?;
         self.installation.check()?;
-        let servers = incident::Servers::start().await?;
         title("a chart becomes a release, a bundle in S3 becomes objects");
-        self.a_chart_and_a_bundle(&servers).await?;
+        self.a_chart_and_a_bundle(servers).await?;
         self.installation.check()?;
         title("an incident: the release is suspended, everything else goes on");
-        self.an_incident(&servers).await?;
+        self.an_incident(servers).await?;
         self.installation.check()
     }
 
