@@ -68,7 +68,7 @@ impl<'s> Node<'s> {
         let is_wanted = self.wants(&deployment(&self.story.namespace)).await?;
         match (is_wanted, self.windlass.take()) {
             (true, None) => {
-                self.windlass = Some(self.story.installed(&self.story.namespace).await?)
+                self.windlass = Some(self.story.installed(&self.story.namespace).await?);
             }
             (true, running) => self.windlass = running,
             (false, Some(mut running)) => drop(running.operator.stop(SOON)?),
