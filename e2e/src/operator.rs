@@ -73,6 +73,11 @@ impl Operator {
         Ok(())
     }
 
+    /// Another program is started from the next time on; it is handed the one before.
+    pub fn exchange(&mut self, binary: &mut PathBuf) {
+        std::mem::swap(&mut self.binary, binary);
+    }
+
     /// Asks it to end (`SIGTERM`) and waits; an error if it has not ended after `timeout`.
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM)?;

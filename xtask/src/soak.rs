@@ -13,6 +13,7 @@ mod deeds;
 mod model;
 mod world;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -38,12 +39,15 @@ pub(crate) struct Options {
     /// How many Kustomizations there are
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..=500))]
     kustomizations: u16,
+    /// Another windlass, such as that of the release before: a kill is followed by the other of the two
+    #[arg(long, value_name = "PROGRAM")]
+    other: Option<PathBuf>,
 }
 
 impl Options {
     /// What CI runs.
     pub(crate) fn ci() -> Self {
-        Self { minutes: 2, seed: None, kustomizations: 50 }
+        Self { minutes: 2, seed: None, kustomizations: 50, other: None }
     }
 }
 
@@ -85,7 +89,7 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
     let length = total.div_f64(rounds as f64);
     let mut random = Random::new(seed);
     let mut model = Model::new(options.kustomizations.into());
-    let mut world = World::begin(&model).await?;
+    let mut world = World::begin(&model, options.other.clone()).await?;
     let took = settle(&mut world, &mut model).await?;
     eprintln!("{} Kustomizations are Ready after {}", options.kustomizations, spell(took));
     // Memory is only comparable within one life of the process.

@@ -3,6 +3,7 @@
 //! Elsewhere: what is done when (`super::deeds`), what should be (`super::model`).
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -42,6 +43,8 @@ pub(super) struct World {
     repository: Repository,
     proxy: ApiProxy,
     windlass: Windlass,
+    /// The program that runs after the next kill.
+    other: Option<PathBuf>,
     /// The newest commit.
     revision: String,
     /// When the fault ends that is on.
@@ -58,7 +61,7 @@ fn path(folder: &str, object: &str) -> String {
 
 impl World {
     /// Starts everything and makes what the model has.
-    pub(super) async fn begin(model: &Model) -> anyhow::Result<Self> {
+    pub(super) async fn begin(model: &Model, other: Option<PathBuf>) -> anyhow::Result<Self> {
         let story = Story::begin("soak").await?;
         let server = GitServer::start(Access::Open)?;
         let repository = server.repository(SOURCE)?;
@@ -78,6 +81,7 @@ impl World {
             repository,
             proxy,
             windlass,
+            other,
             revision: first,
             fault_until: None,
             judged: 0,
@@ -153,6 +157,9 @@ impl World {
                 self.windlass.operator.kill()?;
                 self.excuses.kills.push(Timestamp::now());
                 self.heal();
+                if let Some(other) = &mut self.other {
+                    self.windlass.operator.exchange(other);
+                }
                 self.windlass.resume().await
             }
         }
