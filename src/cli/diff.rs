@@ -85,7 +85,7 @@ const PROBLEMS: usize = 20;
 /// It cannot be built or compared.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = settings(&args.flags)?;
-    let difference = args.place.run(async |site| {
+    let (difference, keeps_drift) = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &args.what).await?;
         let object = kind::read(&site, &target).await?;
         let local = match Kind::of(&object)? {
@@ -99,11 +99,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         };
         say_suspended(object.get("spec").is_some_and(|spec| spec["suspend"] == true));
-        predict(&site, object, local, settings).await
+        // Of a source that fails, it is the last artifact that is compared.
+        if let Some(said) = cause::condition(&object, "Ready").filter(|it| it.status == "False") {
+            say(Mark::Warning, &clean(&format!("it is not ready: {}", said.message)));
+        }
+        let keeps_drift = local.is_none() && keeps_drift(&object);
+        anyhow::Ok((predict(&site, object, local, settings).await?, keeps_drift))
     })?;
     let found = tell(&difference, args.output)?;
+    if found == super::FOUND && keeps_drift {
+        say(Mark::Warning, KEPT);
+    }
     Ok(ExitCode::from(found))
 }
+
+/// Whether what a user changes by hand stays until the next upgrade.
+fn keeps_drift(object: &Object) -> bool {
+    let mode = object.get("spec").map(|spec| spec["driftDetection"]["mode"].clone());
+    object.kind() == "HelmRelease" && mode.is_none_or(|it| it != "enabled")
+}
+
+/// What is said where that may be the whole difference.
+const KEPT: &str = "without spec.driftDetection.mode `enabled`, what differs only because it was changed by hand stays \
+    until the next upgrade";
 
 /// What the next reconciliation of an object would change.
 ///

@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[command(flatten)]
     place: Place,
     /// Revision of the release, as `windlass history` prints it; by default the last one before that did not fail
-    #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "REVISION", value_parser = revision)]
     to: Option<i64>,
     /// Release of a Helmfile: NAME, NAMESPACE/NAME or KUBECONTEXT/NAMESPACE/NAME
     #[arg(long, value_name = "RELEASE")]
@@ -52,6 +52,12 @@ The release is suspended first: otherwise the next reconciliation would undo the
 prints, then run windlass resume.
 
 Exit status: 0; 2 if the release was not rolled back; 3 if the cluster cannot be reached.";
+
+/// A revision, with or without the `v` that tables have.
+fn revision(text: &str) -> Result<i64, String> {
+    let number = text.strip_prefix('v').unwrap_or(text).parse().ok();
+    number.filter(|it| *it > 0).ok_or_else(|| format!("`{text}` is not a revision, such as 3"))
+}
 
 /// How often is read what is waited for.
 const POLL: Duration = Duration::from_millis(500);
@@ -187,6 +193,7 @@ fn wanted(found: &Found, to: Option<i64>) -> anyhow::Result<Rollback> {
     let history = found.history();
     let newest = history.first().and_then(|it| it["version"].as_i64());
     let from = newest.with_context(|| format!("{} was not released yet", found.title()))?;
+    ensure!(from > 1, "{} has no revision before {from}", found.title());
     let to = match to {
         Some(to) => to,
         None => {
@@ -343,6 +350,10 @@ mod tests {
         assert_eq!(wanted(&found, None).unwrap(), Rollback { from: 5, to: 3 });
         assert_eq!(wanted(&found, Some(4)).unwrap(), Rollback { from: 5, to: 4 });
         assert!(wanted(&found, Some(5)).unwrap_err().to_string().contains("not before the newest"));
+        let first = release(&json!({}), &[revision(1, "deployed", "1.0.0", "a")]);
+        assert!(wanted(&first, None).unwrap_err().to_string().contains("no revision before 1"));
+        assert_eq!(super::revision("v3"), Ok(3));
+        assert!(super::revision("v0").is_err() && super::revision("-1").is_err());
         let only = release(&json!({}), &history[..1]);
         assert!(wanted(&only, None).unwrap_err().to_string().contains("name one with --to"));
         let none = release(&json!({}), &[]);

@@ -20,7 +20,10 @@ pub(crate) fn advice(
     let ours = windlass_name(id);
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
-        Problem::Missing => missing(id),
+        Problem::Missing => match subject.filter(|it| related::applied(it).contains(id)) {
+            Some(owner) => deleted(owner),
+            None => missing(id),
+        },
         Problem::Suspension => {
             (suspension(held, now), Some(format!("windlass resume {ours} -n {namespace}")))
         }
@@ -108,7 +111,7 @@ fn is_plain(id: &ObjectId) -> bool {
 fn suspension(held: Option<&Object>, now: Time) -> String {
     let hold = held.and_then(|it| crate::hold::suspension(it, now)).flatten();
     match hold.as_ref().and_then(reconcile::Hold::owner) {
-        Some(owner) => format!("resume it when the reason is gone; {owner} knows"),
+        Some(owner) => format!("ask {owner} whether the reason is gone, then resume it"),
         None => "resume it when the reason is gone".to_owned(),
     }
 }
@@ -131,6 +134,16 @@ fn spec(id: &ObjectId, held: Option<&Object>) -> String {
         }
         None => format!("correct the spec of {subject}"),
     }
+}
+
+/// What brings back an object that was applied.
+fn deleted(owner: &Object) -> (String, Option<String>) {
+    let force = if owner.kind() == "HelmRelease" { " --force" } else { "" };
+    let name = windlass_name(&owner.id());
+    (
+        "it was deleted; reconcile what applied it".to_owned(),
+        Some(format!("windlass reconcile {name} -n {}{force}", owner.namespace())),
+    )
 }
 
 fn missing(id: &ObjectId) -> (String, Option<String>) {

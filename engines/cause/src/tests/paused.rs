@@ -53,7 +53,7 @@ fn what_a_suspended_object_applied_is_ready_and_gets_nothing_new() {
     let line = "ConfigMap/apps/settings is ready, but newer revisions do not reach it: Kustomization/apps/app: suspended by alice";
     expect(&why, State::Stale, Problem::Suspension, "Kustomization/app", line);
     let advice = why.advice.unwrap();
-    assert_eq!(advice.text, "resume it when the reason is gone; alice knows");
+    assert_eq!(advice.text, "ask alice whether the reason is gone, then resume it");
     let well = kustomization("app", &[&ready()]);
     let why = Cluster::of(&[well, source(), config]).why("ConfigMap/settings");
     assert_eq!((why.state, why.cause), (State::Ready, None));
