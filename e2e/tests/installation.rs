@@ -143,7 +143,7 @@ async fn getting_started(story: &Story) -> Result<()> {
                 let hold = story.expect(&of).await?;
                 let hold = condition(&hold, "windlass.dev/Hold")["message"].clone();
                 let hold = hold.as_str().unwrap_or_default();
-                ensure!(hold.contains("me") && hold.contains("incident"), "{hold}");
+                ensure!(hold.contains("alice") && hold.contains("incident"), "{hold}");
             }
             _ => {}
         }
