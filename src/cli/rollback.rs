@@ -100,6 +100,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         say(Mark::Action, &text);
         let (done, made) = done(&site, &target, name.as_deref(), asked).await?;
         let version = &made["version"];
+        // One that had begun before the suspension was seen.
+        ensure!(
+            made["action"] == "rollback",
+            "another operation made revision {version} meanwhile, so that nothing was rolled back: run this again"
+        );
         if made["status"] != "deployed" {
             let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
             let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
