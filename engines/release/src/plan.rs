@@ -22,7 +22,7 @@ use crate::phase::Phase;
 use crate::record::{Record, Status as Life};
 use crate::revisions::{Revision, Revisions};
 use crate::settings::{Desired, DriftMode};
-use crate::snapshot::{DigestError, Snapshot, latest};
+use crate::snapshot::{DigestError, Match, Snapshot, latest};
 use crate::status::{self, Report, Status};
 use crate::step::Step;
 use crate::target::{TargetChange, change};
@@ -203,7 +203,7 @@ impl Run<'_> {
         }
         let status = &self.observed.status;
         if self.desired.suspended {
-            return match self.asked_rollback() {
+            return match self.asked_rollback()? {
                 Some(target) => Ok(self.begin(Action::Rollback, Some(target), status)?),
                 None => Ok(self.suspended()),
             };
@@ -234,15 +234,23 @@ impl Run<'_> {
         Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake))
     }
 
-    /// The revision that a person asks to roll back to. It has to be there, and the newest one has to be the one that is meant,
-    /// with nothing under way on it.
-    fn asked_rollback(&self) -> Option<i64> {
-        let Rollback { from, to } = self.desired.requests.rollback?;
-        let revisions = &self.observed.revisions;
-        let last = revisions.last().filter(|last| last.record.version == from)?;
-        let life = &last.record.info.status;
-        let is_whole = matches!(life, Life::Deployed | Life::Failed);
-        (is_whole && revisions.get(to).is_some()).then_some(to)
+    /// The revision that a person requests to roll back to. It has to be in Helm's storage, as the status has it where the
+    /// status has it, and the newest one has to be the one that is meant, with nothing under way on it.
+    fn asked_rollback(&self) -> Result<Option<i64>, DigestError> {
+        let Observed { revisions, status, .. } = self.observed;
+        let asked = self.desired.requests.rollback;
+        let Some(Rollback { from, to }) = asked else { return Ok(None) };
+        let is_whole = revisions.last().is_some_and(|last| {
+            let life = &last.record.info.status;
+            last.record.version == from && matches!(life, Life::Deployed | Life::Failed)
+        });
+        let Some(target) = revisions.get(to).filter(|_| is_whole) else { return Ok(None) };
+        let known = status.history.iter().find(|it| it.version == to);
+        let is_same = match known {
+            Some(known) => known.matches(&target.record)? == Match::Same,
+            None => true,
+        };
+        Ok(is_same.then_some(to))
     }
 
     /// Events of lifecycles that nothing waits for any more, beside an open operation or none.

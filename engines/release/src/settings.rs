@@ -236,6 +236,13 @@ impl Requests {
         journal.action == Action::Rollback && asked == Some((journal.base, journal.target))
     }
 
+    /// Leaves a request for a rollback only to a revision that the status has, whose digest is compared: where nothing
+    /// unverified may be applied, a stored manifest counts for nothing by itself.
+    pub fn keep_known(&mut self, status: &Status) {
+        let is_known = |to: i64| status.history.iter().any(|it| it.version == to);
+        self.rollback = self.rollback.filter(|it| is_known(it.to));
+    }
+
     /// Whether failures are to be forgotten.
     pub fn resets(&self, status: &Status) -> bool {
         self.asks(self.reset.as_ref(), status.last_handled_reset.as_ref(), status)

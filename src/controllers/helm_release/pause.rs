@@ -138,13 +138,18 @@ impl Session {
         timeouts: &Timeouts,
         is_suspended: bool,
     ) -> Arc<Wish> {
-        let parts = released_parts(&status::read(object), is_suspended);
+        let known = status::read(object);
+        let parts = released_parts(&known, is_suspended);
         let settings = &self.context.settings;
         let options = ActionOptions::of(&object.spec, settings);
         let desired = wish::desired(object, parts, timeouts, is_suspended, settings);
         let lifecycles = lifecycle::holding(&self.context, &**object);
+        let mut desired = Desired { lifecycles, ..desired };
+        if self.is_verified_only() {
+            desired.requests.keep_known(&known);
+        }
         Arc::new(Wish {
-            desired: Desired { lifecycles, ..desired },
+            desired,
             options,
             values: Map::default(),
             chart: None,

@@ -443,7 +443,10 @@ impl<K: Model> Session<K> {
             Some(planned) => request::parts(planned),
             None => helm_release::released_parts(&status::read(&object), is_suspended),
         };
-        let desired = wish::desired(&object, parts, &timeouts, is_suspended, settings);
+        let mut desired = wish::desired(&object, parts, &timeouts, is_suspended, settings);
+        if self.is_verified_only() {
+            desired.requests.keep_known(&status::read(&object));
+        }
         let source = run.object.source().map(|it| it.to_string()).unwrap_or_default();
         let origin = Origin { source, revision: run.revision.to_owned(), ..desired.origin.clone() };
         let options = ActionOptions::of(&object.spec, settings);

@@ -80,6 +80,11 @@ fn nothing_is_rolled_back_but_the_revision_that_was_meant_to_one_that_is_there()
     world.desired.suspended = false;
     world.settle();
     assert!(world.log.is_empty(), "it is asked of suspended releases only: {:?}", world.log);
+    let mut world = asked(3, 2);
+    assert!(world.status.history.iter().any(|it| it.version == 2), "the status knows it");
+    world.records.get_mut(&2).unwrap().0.manifest.push_str("forged: true\n");
+    world.settle();
+    assert!(world.log.is_empty(), "another manifest was stored: {:?}", world.log);
     let mut world = asked(3, 1);
     world.records.get_mut(&3).unwrap().0.info.status = Life::parse("pending-upgrade");
     world.settle();
