@@ -195,7 +195,7 @@ fn alert(namespace: &str, provider: &str) -> anyhow::Result<Alert> {
     serde_json::from_value(alert).context("the sample Alert cannot be read")
 }
 
-/// An event that is told from real ones by its words.
+/// A sample event; its message says that nothing has happened.
 fn sample(namespace: &str, args: &Test) -> Event {
     let (severity, reason) = match args.severity {
         Severity::Info => ("info", "ReconciliationSucceeded"),

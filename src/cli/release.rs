@@ -98,7 +98,7 @@ pub(super) async fn suspend(
     write(site, target, object, &others, json!({})).await
 }
 
-/// Resumes one release of a Helmfile; nothing where it is not suspended by itself.
+/// Resumes one release of a Helmfile. Returns `None` if `spec.suspendedReleases` does not list it.
 ///
 /// # Errors
 /// An entry of `spec.suspendedReleases` suspends others, too; or the server's refusal.

@@ -119,8 +119,11 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
                 let row = release::named(object, name)?;
                 let release = clean(&release::full_name(&row));
                 let changed = release::resume(&site, target, object, &row).await?;
-                let told =
-                    if changed.is_some() { "is resumed" } else { "is not suspended by itself" };
+                let told = if changed.is_some() {
+                    "is resumed"
+                } else {
+                    "is not listed in spec.suspendedReleases"
+                };
                 say(Mark::Success, &format!("release {release} of {subject} {told}"));
                 return match changed.filter(|_| args.wait) {
                     Some(changed) => {

@@ -260,7 +260,7 @@ async fn suspend(
     change(site, target, &found.owner, &patch).await.map(drop)
 }
 
-/// The release once nothing is under way any more.
+/// Waits until no operation is under way; returns the release.
 async fn at_rest(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Result<Found> {
     loop {
         let found = read(site, target, name).await?;
@@ -271,7 +271,7 @@ async fn at_rest(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Re
     }
 }
 
-/// The release once its status tells of the rollback, with the revision that it made.
+/// Waits until the status has the revision that the rollback created; returns the release and that revision.
 async fn done(
     site: &Site,
     target: &Target,
@@ -280,7 +280,7 @@ async fn done(
 ) -> anyhow::Result<(Found, Value)> {
     loop {
         let found = read(site, target, name).await?;
-        let made = asked.from + 1;
+        let made = asked.from.saturating_add(1);
         let history = found.history();
         let is_made = |it: &&Value| it["version"].as_i64() == Some(made);
         if let Some(made) = history.iter().find(is_made).filter(|_| found.is_at_rest()) {

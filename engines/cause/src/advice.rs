@@ -20,7 +20,7 @@ pub(crate) fn advice(
     let ours = windlass_name(id);
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
-        Problem::Missing => match subject.filter(|it| related::applied(it).contains(id)) {
+        Problem::Missing => match subject.filter(|it| related::inventory(it).contains(id)) {
             Some(owner) => deleted(owner),
             None => missing(id),
         },

@@ -173,9 +173,7 @@ fn named(object: &Object, path: &str, value: &Value) -> Option<(ObjectId, String
 
 /// What an object applied, as its status has it, with the objects whose health its spec asks for.
 pub fn applied(object: &Object) -> Vec<ObjectId> {
-    let own = object.get("status").into_iter();
-    let releases = releases(object).filter(|row| text(row, "kubeContext").is_empty());
-    let mut ids = inventoried(own.chain(releases.filter_map(|row| row.get("status"))));
+    let mut ids = inventory(object);
     let checks = object.get("spec").and_then(|it| it.get("healthChecks")).and_then(Value::as_array);
     for check in checks.into_iter().flatten() {
         let group = group_of(check).unwrap_or_default();
@@ -186,6 +184,13 @@ pub fn applied(object: &Object) -> Vec<ObjectId> {
         }
     }
     ids
+}
+
+/// What an object applied, as its status has it.
+pub fn inventory(object: &Object) -> Vec<ObjectId> {
+    let own = object.get("status").into_iter();
+    let releases = releases(object).filter(|row| text(row, "kubeContext").is_empty());
+    inventoried(own.chain(releases.filter_map(|row| row.get("status"))))
 }
 
 /// What the releases of a Helmfile are made of that are in the clusters of `spec.kubeContexts`.

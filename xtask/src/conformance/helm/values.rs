@@ -125,8 +125,8 @@ pub(super) fn coalesce(case: Case) -> Judgement {
     if is_error { Ok(()) } else { same(&wanted.join("\n"), &warnings.join("\n")) }
 }
 
-/// Whether what `windlass values` tells of a merge is the merge: each value has a source, that of the user counts above all
-/// others, and no value is left out.
+/// Checks the provenance that `windlass values` prints for a merge: every value has a source, values of the user take
+/// precedence over all others, and no value is missing.
 fn has_sources(chart: &Chart, user: &Map, done: &Coalesced) -> Result<(), Fault> {
     let whole = json(&done.values)?;
     let mut layers = values::layers(chart);
