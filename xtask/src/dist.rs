@@ -16,7 +16,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use sha2::{Digest as _, Sha256};
 
-use crate::image;
+use crate::image::{self, Platform};
 use crate::progress::{dim, step};
 
 /// Shells whose completions are in the archive.
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let commit = image::commit()?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => step("windlass, optimised", || image::build(&commit))?,
+        None => step("windlass, optimised", || image::build(&commit, Platform::of_machine()))?,
     };
     let out = crate::root().join(&options.out);
     let names = step("files of the release", || make(&program, &out))?;
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Makes all files in a directory in place of what was there, and returns their names.
 fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
-    let said = image::said_by(program)?;
+    let said = image::said_by(program, Platform::of_machine())?;
     if out.exists() {
         fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
     }
@@ -92,7 +92,7 @@ fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
     }
     let chart = pack::archive(&crate::root().join("deploy/chart"), "windlass")?;
     fs::write(out.join(format!("windlass-{version}.tgz")), chart)?;
-    let list = image::components::list(&said.version)?;
+    let list = image::components::list(&said.version, Platform::of_machine())?;
     fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
     let changelog = fs::read_to_string(crate::root().join("CHANGELOG.md"))?;
     fs::write(out.join("notes.md"), notes::of(&changelog, version)?)?;

@@ -9,6 +9,7 @@
 
 pub(crate) mod components;
 mod layout;
+mod platform;
 mod root;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use clap::Args;
 use crate::installation::{Installation, Serving, released};
 use crate::progress::{dim, green, step};
 use layout::Config;
+pub(crate) use platform::Platform;
 
 /// The variable by which a build is told its commit (`windlass version`).
 const COMMIT: &str = "WINDLASS_COMMIT";
@@ -36,6 +38,9 @@ pub(crate) struct Options {
     /// A program that is built already, such as that of a test; it has to say its commit
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
+    /// Platform of the image [default: that of this machine]
+    #[arg(long, value_enum)]
+    platform: Option<Platform>,
     /// Start the image in its own root as its own user, on a control plane; needs root
     #[arg(long = "try")]
     is_tried: bool,
@@ -47,18 +52,29 @@ pub(crate) struct Options {
 /// When the program does not build, or something that it needs is not on this machine.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let commit = commit()?;
+    let platform = options.platform.unwrap_or_else(Platform::of_machine);
+    platform.check()?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => step("windlass, optimised", || build(&commit))?,
+        None => step("windlass, optimised", || build(&commit, platform))?,
     };
-    let version = said_by(&program)?.version;
+    let said = said_by(&program, platform)?;
+    let wanted = format!("linux/{}", platform.architecture());
+    ensure!(
+        said.platform == wanted,
+        "{} is for {}, not {wanted}",
+        program.display(),
+        said.platform
+    );
+    let version = said.version;
     let out = crate::root().join(&options.out);
     let top = out.join("root");
-    step("root file system", || root::make(&top, &program))?;
-    let list = step("list of components", || components::list(&version))?;
+    step("root file system", || root::make(&top, &program, platform))?;
+    let list = step("list of components", || components::list(&version, platform))?;
     std::fs::create_dir_all(&out)?;
     std::fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
-    let config = Config { version: &version, commit: &commit };
+    let config =
+        Config { version: &version, commit: &commit, architecture: platform.architecture() };
     let size = step("image layout", || layout::make(&top, &out.join("oci"), config))?;
     #[expect(clippy::cast_precision_loss, reason = "an image is smaller than 2^52 bytes")]
     let mib = size as f64 / f64::from(1 << 20);
@@ -66,7 +82,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     eprintln!("{mib:.1} MiB packed, windlass {version}, commit {commit}");
     ensure!(mib <= LARGEST, "the image has {mib:.1} MiB, more than {LARGEST}");
     if options.is_tried {
-        step("the layout, unpacked and started", || start(&out.join("oci")))?;
+        step("the layout, unpacked and started", || start(&out.join("oci"), platform))?;
         eprintln!("{}", green("✔ it serves as its own user in its own root"));
     }
     Ok(())
@@ -94,16 +110,24 @@ pub(crate) fn commit() -> anyhow::Result<String> {
 ///
 /// # Errors
 /// When it does not build.
-pub(crate) fn build(commit: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn build(commit: &str, platform: Platform) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let (arguments, variables) = platform.of_cargo();
     let status = Command::new(cargo)
         .args(["build", "--release", "--package", "windlass"])
+        .args(arguments)
+        .envs(variables)
         .env(COMMIT, commit)
         .current_dir(crate::root())
         .status()
         .context("cargo cannot be started")?;
     ensure!(status.success(), "windlass does not build");
-    released("windlass")
+    let own = released("windlass")?;
+    if !platform.is_foreign() {
+        return Ok(own);
+    }
+    let target = own.ancestors().nth(2).context("the program is not in a target folder")?;
+    Ok(target.join(platform.triple()).join("release/windlass"))
 }
 
 /// What a program says of itself.
@@ -120,25 +144,33 @@ pub(crate) struct Said {
 ///
 /// # Errors
 /// When it does not say them.
-pub(crate) fn said_by(program: &Path) -> anyhow::Result<Said> {
-    let output = Command::new(program).args(["version", "--output", "json"]).output();
+pub(crate) fn said_by(program: &Path, platform: Platform) -> anyhow::Result<Said> {
+    let output = platform.command(program).args(["version", "--output", "json"]).output();
     let output = output.with_context(|| program.display().to_string())?;
     serde_json::from_slice(&output.stdout)
         .with_context(|| format!("{} says no version", program.display()))
 }
 
 /// Unpacks the layer of a layout and starts the program in it as a kubelet would, on a control plane.
-fn start(layout: &Path) -> anyhow::Result<()> {
+fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "only root may change the root of a process");
     let folder = tempfile::tempdir()?;
     let top = folder.path().join("root");
     layout::unpack(layout, &top)?;
-    // In a container the kubelet mounts a volume there.
+    // A kernel that has QEMU registered for such programs, as those of clusters of both kinds do, needs no file for it.
+    let emulator = match platform.emulator() {
+        None => String::new(),
+        Some((program, place)) => {
+            let place = place.to_string_lossy().into_owned();
+            std::fs::copy(&program, top.join(place.trim_start_matches('/')))?;
+            format!("{place} ")
+        }
+    };
     let (user, top) = (root::USER, top.display());
     // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is no part of the image.
     let line = format!(
         "sh -c 'cp $KUBECONFIG {top}/kubeconfig && chown {user}:{user} {top}/kubeconfig && \
-         exec chroot --userspec={user}:{user} {top} {} serve --kubeconfig=/kubeconfig --storage-path={} \
+         exec chroot --userspec={user}:{user} {top} {emulator}{} serve --kubeconfig=/kubeconfig --storage-path={} \
          --storage-addr=127.0.0.1:0 --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 \
          --receiverAddr=127.0.0.1:0'",
         root::PROGRAM,

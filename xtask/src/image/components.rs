@@ -5,15 +5,17 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+use super::platform::Platform;
+
 /// The package whose dependencies count.
 const PROGRAM: &str = "windlass";
 
-/// The list: all crates that are linked into the program on this platform, each with version, licence and origin.
+/// The list: all crates that are linked into the program on a platform, each with version, licence and origin.
 ///
 /// # Errors
 /// When cargo does not know them.
-pub(crate) fn list(version: &str) -> anyhow::Result<Value> {
-    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+pub(crate) fn list(version: &str, platform: Platform) -> anyhow::Result<Value> {
+    let platform = platform.triple().to_owned();
     let metadata = MetadataCommand::new()
         .current_dir(crate::root())
         .other_options(vec!["--filter-platform".to_owned(), platform, "--locked".to_owned()])
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_list_has_what_is_linked_and_nothing_of_tests() {
-        let list = list("v1").unwrap();
+        let list = list("v1", Platform::of_machine()).unwrap();
         let names: Vec<&str> = list["components"]
             .as_array()
             .unwrap()

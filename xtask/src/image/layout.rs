@@ -20,6 +20,8 @@ use super::root::{PROGRAM, USER, WRITABLE};
 pub(super) struct Config<'c> {
     pub(super) version: &'c str,
     pub(super) commit: &'c str,
+    /// As container images name it.
+    pub(super) architecture: &'c str,
 }
 
 /// Packs a root file system, and returns how large the image is.
@@ -53,7 +55,7 @@ pub(super) fn make(top: &Path, layout: &Path, config: Config<'_>) -> anyhow::Res
         &serde_json::to_vec(&manifest)?,
     )?;
     manifest["annotations"] = json!({"org.opencontainers.image.ref.name": config.version});
-    manifest["platform"] = json!({"os": "linux", "architecture": architecture()});
+    manifest["platform"] = json!({"os": "linux", "architecture": config.architecture});
     let index = json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -104,14 +106,6 @@ fn digest(content: &[u8]) -> String {
     digest.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
 /// Labels, which are annotations of the manifest, too.
 fn labels(config: Config<'_>) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
@@ -134,7 +128,7 @@ fn image(layer: &str, config: Config<'_>) -> Value {
     let environment: Vec<String> =
         environment.map(|(name, value)| format!("{name}={value}")).collect();
     json!({
-        "architecture": architecture(),
+        "architecture": config.architecture,
         "os": "linux",
         "config": {
             "User": format!("{USER}:{USER}"),
@@ -203,7 +197,8 @@ mod tests {
         for (folder, _) in WRITABLE {
             fs::create_dir_all(top.join(folder)).unwrap();
         }
-        make(&top, &out.join("oci"), Config { version: "v1", commit: "abc" }).unwrap()
+        make(&top, &out.join("oci"), Config { version: "v1", commit: "abc", architecture: "amd64" })
+            .unwrap()
     }
 
     fn index(out: &Path) -> Value {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, ensure};
+
+use super::platform::Platform;
 
 /// The user and group that the program runs as, whom the manifests name, too.
 pub(super) const USER: u32 = 65532;
@@ -25,13 +26,13 @@ pub(super) const WRITABLE: [(&str, u32); 2] = [("data", 0o755), ("tmp", 0o1777)]
 ///
 /// # Errors
 /// When the program or something that it needs is not on this machine.
-pub(super) fn make(top: &Path, program: &Path) -> anyhow::Result<()> {
+pub(super) fn make(top: &Path, program: &Path, platform: Platform) -> anyhow::Result<()> {
     if top.exists() {
         fs::remove_dir_all(top).with_context(|| top.display().to_string())?;
     }
     put(top, program, PROGRAM, 0o755)?;
-    for library in libraries(program)? {
-        put(top, &library, &library.to_string_lossy(), 0o755)?;
+    for library in libraries(program, platform)? {
+        put(top, &library, &platform.in_image(&library).to_string_lossy(), 0o755)?;
     }
     ensure!(
         Path::new(AUTHORITIES).is_file(),
@@ -64,11 +65,11 @@ fn put(top: &Path, from: &Path, to: &str, mode: u32) -> anyhow::Result<()> {
 }
 
 /// The libraries that a program is linked with, and the loader, as `ldd` finds them.
-fn libraries(program: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output().context("ldd cannot be started")?;
+fn libraries(program: &Path, platform: Platform) -> anyhow::Result<BTreeSet<PathBuf>> {
+    let output = platform.ldd(program).output().context("ldd cannot be started")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "ldd {}: {said}", program.display());
     ensure!(!said.contains("not found"), "{} misses a library: {said}", program.display());
     let paths = said.split_whitespace().filter(|word| word.starts_with('/'));
-    Ok(paths.map(PathBuf::from).collect())
+    Ok(paths.map(|path| platform.on_this_machine(Path::new(path))).collect())
 }
