@@ -1,21 +1,23 @@
-//! age: identities, and data keys that are encrypted to their recipients.
+//! age: identities, and data keys that are encrypted to their recipients. Elsewhere: post-quantum ones (`hybrid`).
 
 use std::io::Read as _;
 
 use age::armor::ArmoredReader;
-use age::x25519::Identity;
+use age::x25519;
 use age::{DecryptError, Decryptor};
 use zeroize::Zeroizing;
 
 use crate::limits::Until;
 use crate::value::Bytes;
 
+mod hybrid;
+
 /// The longest data key that a message may hold; sops has 32 bytes, and one more in a part.
 const MAX_DATA_KEY: u64 = 4096;
 
 /// Identities in the order of their Secret.
 #[derive(Default)]
-pub(super) struct Identities(Vec<Identity>);
+pub(super) struct Identities(Vec<Box<dyn age::Identity + Send + Sync>>);
 
 impl Identities {
     pub(super) fn len(&self) -> usize {
@@ -32,14 +34,18 @@ impl Identities {
                 // Differs(flux): there a plug-in is known until a file asks for it, and then its program is missing.
                 return refuse("plug-ins are not supported");
             }
-            if line.starts_with("AGE-SECRET-KEY-PQ-1") {
-                return refuse("post-quantum identities are not supported yet");
+            if line.starts_with(hybrid::PREFIX) {
+                match hybrid::Identity::parse(line) {
+                    Ok(identity) => self.0.push(Box::new(identity)),
+                    Err(problem) => return refuse(problem),
+                }
+                continue;
             }
             if !line.starts_with("AGE-SECRET-KEY-1") {
                 return refuse("unknown identity type");
             }
-            match line.parse() {
-                Ok(identity) => self.0.push(identity),
+            match line.parse::<x25519::Identity>() {
+                Ok(identity) => self.0.push(Box::new(identity)),
                 Err(problem) => return refuse(&format!("malformed secret key: {problem}")),
             }
         }
@@ -60,7 +66,7 @@ impl Identities {
             Decryptor::new_buffered(ArmoredReader::new(trimmed.trim_start().as_bytes()));
         let decryptor = decryptor.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
         let in_time = self.0.iter().take_while(|_| !until.is_over());
-        let identities = in_time.map(|identity| identity as &dyn age::Identity);
+        let identities = in_time.map(|identity| &**identity as &dyn age::Identity);
         let reader = decryptor.decrypt(identities);
         let reader = reader.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
         let mut key = Zeroizing::new(Vec::with_capacity(64));
