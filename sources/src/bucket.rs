@@ -6,17 +6,17 @@
 //! with credentials (`waiting`), what went wrong ([`Error`]).
 //! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
 
-mod asked;
+pub(crate) mod asked;
 pub mod azure;
 pub mod bundle;
 mod endpoint;
 mod error;
-mod exchange;
+pub(crate) mod exchange;
 mod fetch;
 pub mod google;
 mod index;
 mod known;
-mod login;
+pub(crate) mod login;
 mod note;
 pub(crate) mod s3;
 mod spool;

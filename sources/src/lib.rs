@@ -4,7 +4,7 @@
 //! what is left out of it ([`ignore`]), which of many versions is taken ([`versions`]), the place where artifacts are
 //! kept ([`store`]), and those of other stores
 //! ([`artifact`]), this machine's folders for builds ([`disk`]), what builds name elsewhere ([`bases`]),
-//! what addresses of go-getter name ([`getter`]).
+//! what addresses of go-getter name ([`getter`]), services that decrypt keys ([`kms`]).
 //! Elsewhere: custom resources and Secrets as the cluster has them (the program's `controllers` room), what a tree of files is (`tree`).
 //!
 //! Git and whatever touches the disk blocks, and is called from tokio's blocking pool; buckets, registries and web servers are asked and fetched on its other threads.
@@ -20,10 +20,12 @@ pub mod git;
 pub mod http;
 pub mod http_archive;
 pub mod ignore;
+pub mod kms;
 pub mod oci;
 pub mod plan;
 pub mod reason;
 pub mod store;
+pub mod tokens;
 pub mod versions;
 
 /// An error and all that are behind it, separated by colons.

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use crate::metadata::Context;
 
 /// A master key of a service, with the data key that it encrypted.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServiceKey {
     /// AWS KMS.
@@ -63,6 +63,44 @@ pub enum ServiceKey {
     },
 }
 
+impl ServiceKey {
+    /// What the service is called.
+    #[must_use]
+    pub fn service(&self) -> &'static str {
+        match self {
+            Self::AwsKms { .. } => "AWS KMS",
+            Self::GcpKms { .. } => "GCP KMS",
+            Self::HuaweiKms { .. } => "Huawei Cloud KMS",
+            Self::AzureKeyVault { .. } => "Azure Key Vault",
+            Self::Vault { .. } => "Vault",
+        }
+    }
+
+    /// The entry of a Secret that has credentials for the service, if the service is supported.
+    #[must_use]
+    pub fn entry(&self) -> Option<&'static str> {
+        match self {
+            Self::AwsKms { .. } => Some("sops.aws-kms"),
+            Self::GcpKms { .. } => Some("sops.gcp-kms"),
+            Self::AzureKeyVault { .. } => Some("sops.azure-kv"),
+            Self::Vault { .. } => Some("sops.vault-token"),
+            Self::HuaweiKms { .. } => None,
+        }
+    }
+
+    /// The encrypted data key.
+    #[must_use]
+    pub fn encrypted(&self) -> &str {
+        match self {
+            Self::AwsKms { encrypted, .. }
+            | Self::GcpKms { encrypted, .. }
+            | Self::HuaweiKms { encrypted, .. }
+            | Self::AzureKeyVault { encrypted, .. }
+            | Self::Vault { encrypted, .. } => encrypted,
+        }
+    }
+}
+
 impl fmt::Display for ServiceKey {
     /// The name by which sops calls the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,18 +139,12 @@ pub struct NoServices;
 
 impl Services for NoServices {
     fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
-        let (service, secret) = match key {
-            ServiceKey::AwsKms { .. } => ("AWS KMS", "sops.aws-kms"),
-            ServiceKey::GcpKms { .. } => ("GCP KMS", "sops.gcp-kms"),
-            ServiceKey::AzureKeyVault { .. } => ("Azure Key Vault", "sops.azure-kv"),
-            ServiceKey::Vault { .. } => ("Vault", "sops.vault-token"),
-            ServiceKey::HuaweiKms { .. } => {
-                return Err("failed to decrypt sops data key with Huawei Cloud KMS: not supported"
-                    .to_owned());
-            }
+        let service = key.service();
+        let Some(entry) = key.entry() else {
+            return Err(format!("failed to decrypt sops data key with {service}: not supported"));
         };
         Err(format!(
-            "failed to decrypt sops data key with {service}: no credentials for it; add `{secret}` to the Secret of \
+            "failed to decrypt sops data key with {service}: no credentials for it; add `{entry}` to the Secret of \
              `spec.decryption.secretRef`"
         ))
     }

@@ -99,7 +99,7 @@ impl<'a> Asked<'a> {
 }
 
 /// Text of somebody else, as it can be shown.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect();
     text.trim().to_owned()
 }

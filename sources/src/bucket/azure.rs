@@ -17,7 +17,7 @@ use url::{Url, form_urlencoded};
 
 use super::asked::{Asked, printable};
 use super::exchange::{Exchange, is_relative, path, segment};
-use super::login::{self, Login, retries};
+use super::login::{self, Login, NoLogin, retries};
 use super::waiting::Waiting;
 use super::{Error, Got, Object, Page, Remote, Server, unquoted};
 use crate::http::{Budgets, Egress};
@@ -164,10 +164,7 @@ impl Credentials {
         egress: &Egress,
         waiting: &Waiting,
     ) -> Result<Self, Error> {
-        // The library wants names, and uses them for requests of its own only.
-        let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
-        let builder = builder.with_retry(retries());
-        let (builder, secret) = match identity {
+        let secret = match identity {
             Identity::Anonymous => return Ok(Self::Nobody),
             Identity::Key { account, key } => {
                 let key = AzureAccessKey::try_new(key.expose().trim())
@@ -180,35 +177,60 @@ impl Credentials {
                 let pairs = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
                 return Ok(Self::Signature(Redacted::new(pairs)));
             }
-            Identity::Application { tenant, client, secret, authority } => {
-                let bad = |key: &str, why: &str| Error::BadSecret(format!("`{key}` {why}"));
-                let tenant = checked_tenant(tenant).map_err(|why| bad("tenantId", why))?;
-                let mut builder = builder
-                    .with_tenant_id(tenant)
-                    .with_client_id(client)
-                    .with_client_secret(secret.expose())
-                    .with_http_connector(Login::of_secret(egress, waiting)?);
-                if let Some(authority) = authority {
+            Identity::Application { secret, .. } => Some(secret.clone()),
+            Identity::Environment { .. } => None,
+        };
+        let provider = provider(identity, None, egress, waiting).map_err(|why| match why {
+            NoLogin::Secret(why) => Error::BadSecret(why),
+            NoLogin::Environment(why) => {
+                Error::NoCredentials { endpoint: server.endpoint.to_string(), why }
+            }
+            NoLogin::Client(error) => error.into(),
+        })?;
+        Ok(Self::Tokens { provider, secret })
+    }
+}
+
+/// What gives an application, or the environment, tokens for the store, or for another service.
+pub(crate) fn provider(
+    identity: &Identity,
+    audience: Option<&'static str>,
+    egress: &Egress,
+    waiting: &Waiting,
+) -> Result<Redacted<AzureCredentialProvider>, NoLogin> {
+    // The library wants names, and uses them for requests of its own only.
+    let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
+    let builder = builder.with_retry(retries());
+    let builder = match identity {
+        Identity::Application { tenant, client, secret, authority } => {
+            let bad = |key: &str, why: &str| NoLogin::Secret(format!("`{key}` {why}"));
+            let tenant = checked_tenant(tenant).map_err(|why| bad("tenantId", why))?;
+            let login = Login::of_secret(egress, waiting)?.for_audience(audience);
+            let builder = builder
+                .with_tenant_id(tenant)
+                .with_client_id(client)
+                .with_client_secret(secret.expose())
+                .with_http_connector(login);
+            match authority {
+                Some(authority) => {
                     let authority = checked_authority(authority.as_str());
                     let authority = authority.map_err(|why| bad("authorityHost", why))?;
-                    builder = builder.with_authority_host(authority);
+                    builder.with_authority_host(authority)
                 }
-                (builder, Some(secret.clone()))
+                None => builder,
             }
-            Identity::Environment { client } => {
-                let builder = builder.with_http_connector(Login::of_machine(waiting)?);
-                let endpoint = server.endpoint.to_string();
-                let builder = of_environment(builder, client.as_deref())
-                    .map_err(|why| Error::NoCredentials { endpoint, why })?;
-                (builder, None)
-            }
-        };
-        let store = builder.build().map_err(|error| Error::NoCredentials {
-            endpoint: server.endpoint.to_string(),
-            why: login::why(&error),
-        })?;
-        Ok(Self::Tokens { provider: Redacted::new(store.credentials().clone()), secret })
-    }
+        }
+        Identity::Environment { client } => {
+            let login = Login::of_machine(waiting)?.for_audience(audience);
+            let builder = builder.with_http_connector(login);
+            of_environment(builder, client.as_deref()).map_err(NoLogin::Environment)?
+        }
+        Identity::Anonymous | Identity::Key { .. } | Identity::Signature(_) => {
+            return Err(NoLogin::Secret("it has no credentials that give tokens".to_owned()));
+        }
+    };
+    let store = builder.build().map_err(|error| NoLogin::Environment(login::why(&error)))?;
+    Ok(Redacted::new(store.credentials().clone()))
 }
 
 /// The credentials of the environment.

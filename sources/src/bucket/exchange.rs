@@ -32,17 +32,17 @@ const SEGMENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 const PATH: AsciiSet = SEGMENT.remove(b'/');
 
 /// Text as one segment of a path.
-pub(super) fn segment(text: &str) -> String {
+pub(crate) fn segment(text: &str) -> String {
     utf8_percent_encode(text, &SEGMENT).to_string()
 }
 
 /// Text as segments of a path, by its slashes.
-pub(super) fn path(text: &str) -> String {
+pub(crate) fn path(text: &str) -> String {
     utf8_percent_encode(text, &PATH).to_string()
 }
 
 /// Whether a URL would not lead to a name: such parts are taken for folders, whoever wrote them.
-pub(super) fn is_relative(name: &str) -> bool {
+pub(crate) fn is_relative(name: &str) -> bool {
     name.is_empty() || name.split('/').any(|part| part == "." || part == "..")
 }
 

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::asked::{Asked, printable};
 use super::exchange::{Exchange, is_relative, segment};
-use super::login::{self, Login, retries};
+use super::login::{self, Login, NoLogin, retries};
 use super::waiting::Waiting;
 use super::{Error, Got, Object, Page, Remote, Server};
 use crate::http::{Budgets, Egress};
@@ -92,19 +92,32 @@ fn tokens(
     egress: &Egress,
     waiting: &Waiting,
 ) -> Result<Option<Redacted<GcpCredentialProvider>>, Error> {
+    provider(identity, egress, waiting).map_err(|why| match why {
+        NoLogin::Secret(why) => Error::BadSecret(format!("`serviceaccount` {why}")),
+        NoLogin::Environment(why) => {
+            Error::NoCredentials { endpoint: server.endpoint.to_string(), why }
+        }
+        NoLogin::Client(error) => error.into(),
+    })
+}
+
+/// What gives tokens for all services of Google; none to who is anonymous.
+pub(crate) fn provider(
+    identity: &Identity,
+    egress: &Egress,
+    waiting: &Waiting,
+) -> Result<Option<Redacted<GcpCredentialProvider>>, NoLogin> {
     // The library wants the name of a bucket, and uses it for requests of its own only.
     let builder = GoogleCloudStorageBuilder::new().with_bucket_name("none").with_retry(retries());
     let store = match identity {
         Identity::Anonymous => return Ok(None),
         Identity::ServiceAccount(key) => {
-            check(key)?;
+            check(key).map_err(NoLogin::Secret)?;
             let builder = builder.with_service_account_key(key.expose());
             // Its text may repeat what is wrong, which is a secret.
-            builder.with_http_connector(Login::of_secret(egress, waiting)?).build().map_err(
-                |_unread| {
-                    Error::BadSecret("`serviceaccount` has no RSA key in `private_key`".to_owned())
-                },
-            )?
+            let built = builder.with_http_connector(Login::of_secret(egress, waiting)?).build();
+            built
+                .map_err(|_unread| NoLogin::Secret("has no RSA key in `private_key`".to_owned()))?
         }
         Identity::Environment => {
             let file = env::var("GOOGLE_APPLICATION_CREDENTIALS").ok().filter(|it| !it.is_empty());
@@ -112,13 +125,12 @@ fn tokens(
                 Some(file) => builder.with_application_credentials(file),
                 None => builder,
             };
-            let unusable = |_unread| Error::NoCredentials {
-                endpoint: server.endpoint.to_string(),
-                why: format!(
+            let unusable = |_unread| {
+                NoLogin::Environment(format!(
                     "{} has neither a service account key nor the credentials of `gcloud auth application-default \
                      login`",
                     file.as_deref().unwrap_or("the application-default credentials file")
-                ),
+                ))
             };
             builder.with_http_connector(Login::of_machine(waiting)?).build().map_err(unusable)?
         }
@@ -129,20 +141,19 @@ fn tokens(
 /// Checks the form of a key.
 ///
 /// Differs(flux): other credentials than keys are refused, since they name servers that would be asked with them.
-fn check(key: &Redacted<String>) -> Result<(), Error> {
+fn check(key: &Redacted<String>) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Key {
         #[serde(rename = "type", default)]
         kind: String,
     }
-    let bad = |why: &str| Err(Error::BadSecret(format!("`serviceaccount` {why}")));
     match serde_json::from_str::<Key>(key.expose()) {
         Ok(Key { kind }) if kind.is_empty() || kind == "service_account" => Ok(()),
-        Ok(Key { kind }) => bad(&format!(
+        Ok(Key { kind }) => Err(format!(
             "is of type `{}`; only service account keys are supported",
             printable(&kind)
         )),
-        Err(_unread) => bad("is not a JSON key of a service account"),
+        Err(_unread) => Err("is not a JSON key of a service account".to_owned()),
     }
 }
 

@@ -12,9 +12,8 @@ use object_store::client::{
 };
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use serde::Deserialize;
-use url::Position;
+use url::{Position, form_urlencoded};
 
-use super::Error;
 use super::asked::printable;
 use super::waiting::Waiting;
 use crate::http::{self, Egress, Tls};
@@ -29,6 +28,26 @@ const ELSEWHERE: Duration = Duration::from_secs(30);
 /// The longest life of a token, in seconds. Whoever gives it out may not be who should, and says when by a number.
 const LONGEST_LIFE: u64 = 30 * 24 * 60 * 60;
 
+/// What the library asks Azure's tokens for.
+const STORAGE: &str = "https%3A%2F%2Fstorage.azure.com";
+
+/// Why there is nothing that gives tokens.
+#[derive(Debug)]
+pub(crate) enum NoLogin {
+    /// The credentials that were given cannot be used. The text begins with the name of a key, or is about all of them.
+    Secret(String),
+    /// The environment has no credentials.
+    Environment(String),
+    /// There is no HTTP client.
+    Client(http::Error),
+}
+
+impl From<http::Error> for NoLogin {
+    fn from(error: http::Error) -> Self {
+        Self::Client(error)
+    }
+}
+
 /// See the module.
 #[derive(Debug, Clone)]
 pub(super) struct Login {
@@ -36,28 +55,57 @@ pub(super) struct Login {
     egress: Egress,
     /// Where it is said who is asked.
     waiting: Waiting,
+    /// The service of Azure that tokens are for, if it is not the store.
+    audience: Option<&'static str>,
 }
 
 impl Login {
     /// For what the environment names: the metadata of the machine are at an address that nobody else may name.
-    pub(super) fn of_machine(waiting: &Waiting) -> Result<Self, Error> {
+    pub(super) fn of_machine(waiting: &Waiting) -> Result<Self, http::Error> {
         Self::within(&Egress::Anywhere, waiting)
     }
 
     /// For what a Secret names.
-    pub(super) fn of_secret(egress: &Egress, waiting: &Waiting) -> Result<Self, Error> {
+    pub(super) fn of_secret(egress: &Egress, waiting: &Waiting) -> Result<Self, http::Error> {
         Self::within(egress, waiting)
     }
 
-    fn within(egress: &Egress, waiting: &Waiting) -> Result<Self, Error> {
+    fn within(egress: &Egress, waiting: &Waiting) -> Result<Self, http::Error> {
         let client = http::client_within(&Tls::default(), None, egress)?;
-        Ok(Self { client, egress: egress.clone(), waiting: waiting.clone() })
+        Ok(Self { client, egress: egress.clone(), waiting: waiting.clone(), audience: None })
+    }
+
+    /// With tokens for another service of Azure, which the library has no word for: the URL of all of its resources.
+    pub(super) fn for_audience(self, audience: Option<&'static str>) -> Self {
+        Self { audience, ..self }
+    }
+
+    /// The request for a token that is for the right service.
+    fn addressed(&self, request: HttpRequest) -> Result<::http::Request<Vec<u8>>, HttpError> {
+        let (mut parts, body) = request.into_parts();
+        let mut body = body.as_bytes().map(|body| body.to_vec()).unwrap_or_default();
+        let Some(audience) = self.audience else {
+            return Ok(::http::Request::from_parts(parts, body));
+        };
+        let wrong = || {
+            let why = "the request for a token does not name the service that it is for".to_owned();
+            HttpError::new(HttpErrorKind::Unknown, Unusable(why))
+        };
+        let audience = form_urlencoded::byte_serialize(audience.as_bytes()).collect::<String>();
+        let (uri, form) =
+            (parts.uri.to_string(), String::from_utf8(body).map_err(|_unread| wrong())?);
+        if !uri.contains(STORAGE) && !form.contains(STORAGE) {
+            return Err(wrong());
+        }
+        parts.uri = uri.replace(STORAGE, &audience).parse().map_err(|_unread| wrong())?;
+        body = form.replace(STORAGE, &audience).into_bytes();
+        // It is of the other body; the client sets the right one.
+        parts.headers.remove(::http::header::CONTENT_LENGTH);
+        Ok(::http::Request::from_parts(parts, body))
     }
 
     async fn ask(self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let (parts, body) = request.into_parts();
-        let body = body.as_bytes().map(|body| body.to_vec()).unwrap_or_default();
-        let request = ::http::Request::from_parts(parts, body);
+        let request = self.addressed(request)?;
         let request = reqwest::Request::try_from(request)
             .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error.without_url()))?;
         self.egress
@@ -140,7 +188,7 @@ impl HttpConnector for Login {
 }
 
 /// Why there is no token, in words that stay the same from one time to the next.
-pub(super) fn why(error: &object_store::Error) -> String {
+pub(crate) fn why(error: &object_store::Error) -> String {
     #[derive(Deserialize)]
     struct Refusal {
         error_description: String,
@@ -166,5 +214,39 @@ pub(super) fn retries() -> RetryConfig {
         },
         max_retries: 2,
         retry_timeout: Duration::from_secs(30),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addressed(
+        audience: Option<&'static str>,
+        uri: &str,
+        body: &str,
+    ) -> Option<(String, String)> {
+        let login = Login::of_machine(&Waiting::default()).unwrap().for_audience(audience);
+        let request = ::http::Request::builder().uri(uri).header("content-length", "1");
+        let request = request.body(body.to_owned().into()).unwrap();
+        let (parts, body) = login.addressed(request).ok()?.into_parts();
+        assert_eq!(parts.headers.is_empty(), audience.is_some());
+        Some((parts.uri.to_string(), String::from_utf8(body).unwrap()))
+    }
+
+    #[test]
+    fn tokens_are_for_the_service_that_is_asked_with_them_and_else_none_are_asked_for() {
+        let vault = Some("https://vault.azure.net");
+        let form = "client_id=c&scope=https%3A%2F%2Fstorage.azure.com%2F.default";
+        let given = |uri: &str, body: &str| Some((uri.to_owned(), body.to_owned()));
+        let login = "https://login.example/t/oauth2/v2.0/token";
+        let wanted = "client_id=c&scope=https%3A%2F%2Fvault.azure.net%2F.default";
+        assert_eq!(addressed(vault, login, form), given(login, wanted));
+        assert_eq!(addressed(None, login, form), given(login, form));
+        let of_machine =
+            |of: &str| format!("http://169.254.169.254/token?resource={of}&client_id=c");
+        let (storage, vaults) = (of_machine(STORAGE), of_machine("https%3A%2F%2Fvault.azure.net"));
+        assert_eq!(addressed(vault, &storage, ""), given(&vaults, ""));
+        assert_eq!(addressed(vault, login, "scope=other"), None);
     }
 }

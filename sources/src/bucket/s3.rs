@@ -3,6 +3,7 @@
 //! Here: the requests. In the folder: HTTP (`transport`), as whom it is asked (`credentials`, `ldap`), what its errors
 //! mean (`failure`).
 
+pub(crate) mod call;
 pub(crate) mod credentials;
 mod failure;
 mod ldap;

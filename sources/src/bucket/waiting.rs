@@ -22,19 +22,19 @@ impl Waiting {
     }
 
     /// Somebody is asked.
-    pub(super) fn ask(&self, who: String) {
+    pub(crate) fn ask(&self, who: String) {
         self.state().asked = Some(who);
     }
 
     /// Who does not answer; nobody, if nobody waits.
-    pub(super) fn on(&self) -> Option<String> {
+    pub(crate) fn on(&self) -> Option<String> {
         let state = self.state();
         let asked = state.asked.clone().unwrap_or_else(|| "the environment".to_owned());
         (state.waiting > 0).then_some(asked)
     }
 
     /// Waits for credentials where it can be seen.
-    pub(super) async fn during<T>(&self, asking: impl Future<Output = T>) -> T {
+    pub(crate) async fn during<T>(&self, asking: impl Future<Output = T>) -> T {
         let _waits = Waits::begin(self);
         asking.await
     }

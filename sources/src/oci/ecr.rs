@@ -3,19 +3,15 @@
 //! Elsewhere: where credentials of the machine come from ([`crate::bucket`]), keeping a login ([`super::Known`]).
 //! The semantics are those of `ecr:GetAuthorizationToken` and `ecr-public:GetAuthorizationToken`.
 
-use std::env;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_credential_types::provider::ProvideCredentials as _;
-use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
-use aws_sigv4::sign::v4::SigningParams;
 use aws_smithy_runtime_api::client::identity::Identity as Signer;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use objects::Redacted;
-use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use reqwest::{Method, Request, Response};
+use reqwest::{Request, Response};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -23,6 +19,7 @@ use url::Url;
 use super::answer::shown;
 use super::{Auth, Error};
 use crate::bucket::Identity;
+use crate::bucket::s3::call::{Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 use crate::bucket::waiting::Waiting;
 use crate::http::budget::SendError;
@@ -34,8 +31,6 @@ const PUBLIC: &str = "public.ecr.aws";
 const PUBLIC_REGION: &str = "us-east-1";
 /// What is asked; it names nothing.
 const BODY: &[u8] = b"{}";
-const MEDIA_TYPE: &str = "application/x-amz-json-1.1";
-const TARGET: &str = "x-amz-target";
 /// Bytes of an answer; one has two to three KiB.
 const LARGEST: usize = 1 << 18;
 /// The longest life that is believed.
@@ -97,11 +92,8 @@ impl Service {
     fn url(&self) -> Result<Url, Error> {
         let own =
             if self.is_public { "AWS_ENDPOINT_URL_ECR_PUBLIC" } else { "AWS_ENDPOINT_URL_ECR" };
-        for name in [own, "AWS_ENDPOINT_URL"] {
-            if let Some(url) = env::var(name).ok().filter(|url| !url.is_empty()) {
-                let bad = |error| self.failed(&format!("environment variable {name}: {error}"));
-                return Url::parse(&url).map_err(bad);
-            }
+        if let Some(url) = endpoint_of_environment(own).map_err(|why| self.failed(&why))? {
+            return Ok(url);
         }
         let url = Url::parse(&format!("https://{}/", self.host));
         url.map_err(|error| self.failed(&error.to_string()))
@@ -169,32 +161,8 @@ fn signed(service: &Service, url: &Url, keys: &Signer) -> Result<Request, Error>
         "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
     };
     let name = if service.is_public { "ecr-public" } else { "ecr" };
-    let unsigned =
-        |why: &dyn std::error::Error| service.failed(&format!("cannot sign the request: {why}"));
-    let parameters = SigningParams::builder()
-        .identity(keys)
-        .region(&service.region)
-        .name(name)
-        .time(SystemTime::now())
-        .settings(SigningSettings::default())
-        .build();
-    let parameters = parameters.map_err(|error| unsigned(&error))?.into();
-    let headers = [(CONTENT_TYPE.as_str(), MEDIA_TYPE), (TARGET, target)];
-    let method = Method::POST;
-    let body = SignableBody::Bytes(BODY);
-    let signable = SignableRequest::new(method.as_str(), url.as_str(), headers.into_iter(), body);
-    let signature = sign(signable.map_err(|error| unsigned(&error))?, &parameters);
-    let (additions, _) = signature.map_err(|error| unsigned(&error))?.into_parts();
-    let mut request = Request::new(method, url.clone());
-    for (name, value) in headers.into_iter().chain(additions.headers()) {
-        let name = HeaderName::try_from(name).map_err(|error| unsigned(&error))?;
-        // Keys of the environment are any text.
-        let mut value = HeaderValue::from_str(value).map_err(|error| unsigned(&error))?;
-        value.set_sensitive(true);
-        request.headers_mut().insert(name, value);
-    }
-    *request.body_mut() = Some(BODY.into());
-    Ok(request)
+    let call = Call { url, region: &service.region, service: name, target, body: BODY };
+    call.signed(keys).map_err(|why| service.failed(&why))
 }
 
 /// An answer as a whole.
@@ -213,19 +181,6 @@ async fn whole(service: &Service, host: &str, mut answer: Response) -> Result<Ve
         }
     }
     Ok(text)
-}
-
-/// What an answer says that is none.
-fn said(text: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Refusal {
-        #[serde(rename = "__type", default)]
-        kind: String,
-        #[serde(alias = "Message", default)]
-        message: String,
-    }
-    let Ok(Refusal { kind, message }) = serde_json::from_slice(text) else { return String::new() };
-    format!(": {}", [kind, message].join(" ").trim())
 }
 
 #[derive(Deserialize)]
@@ -332,7 +287,5 @@ mod tests {
         ] {
             assert_eq!(told(bad), None, "{bad}");
         }
-        assert_eq!(said(br#"{"__type":"Denied","message":"no"}"#), ": Denied no");
-        assert_eq!(said(b"<html>"), "");
     }
 }

@@ -13,14 +13,17 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
 use aws_sdk_s3::config::{BehaviorVersion, Region};
+use aws_sdk_sts::error::ProvideErrorMetadata as _;
 use tokio::sync::OnceCell;
 use url::Url;
 
+use super::call::endpoint_of_environment;
 use super::ldap::LdapUser;
 use super::transport::Transport;
+use crate::bucket::asked::printable;
 use crate::bucket::waiting::Waiting;
 use crate::bucket::{Error, Identity};
-use crate::http::{Budgets, Egress, Proxy, Tls};
+use crate::http::{self, Budgets, Egress, Proxy, Tls};
 
 /// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
 /// `waiting` is told who is asked.
@@ -65,6 +68,40 @@ fn of_machine(waiting: &Waiting) -> Result<Transport, Error> {
 fn of_spec(budgets: &Arc<Budgets>, waiting: &Waiting) -> Result<Transport, Error> {
     let transport = Transport::new(&Tls::default(), None, budgets.egress(), budgets.clone())?;
     Ok(transport.telling(waiting))
+}
+
+/// The credentials of a role, for who has others.
+///
+/// # Errors
+/// Says why the role was not given.
+pub(crate) async fn assume(
+    keys: Credentials,
+    region: &str,
+    (role, session): (&str, &str),
+    budgets: &Arc<Budgets>,
+    waiting: &Waiting,
+) -> Result<Credentials, String> {
+    let transport = of_spec(budgets, waiting).map_err(|error| error.to_string())?;
+    let config = aws_sdk_sts::Config::builder()
+        .behavior_version(aws_sdk_sts::config::BehaviorVersion::v2026_01_12())
+        .region(aws_sdk_sts::config::Region::new(region.to_owned()))
+        .credentials_provider(keys)
+        .http_client(transport);
+    let config = match endpoint_of_environment("AWS_ENDPOINT_URL_STS")? {
+        Some(endpoint) => config.endpoint_url(endpoint.as_str().trim_end_matches('/')),
+        None => config,
+    };
+    let client = aws_sdk_sts::Client::from_conf(config.build());
+    let answer = client.assume_role().role_arn(role).role_session_name(session).send().await;
+    let answer = answer.map_err(|error| {
+        let said = error.message().map(str::to_owned);
+        let why = said.unwrap_or_else(|| http::root_cause(&error));
+        format!("the role '{}' is not granted: {}", printable(role), printable(&why))
+    })?;
+    let none = || "the STS endpoint returned no credentials".to_owned();
+    let given = answer.credentials.ok_or_else(none)?;
+    let (access, secret) = (given.access_key_id, given.secret_access_key);
+    Ok(Credentials::new(access, secret, Some(given.session_token), None, "AssumedRole"))
 }
 
 /// AWS's own order of places, set up when credentials are first needed, since that reads files.

@@ -1,0 +1,314 @@
+//! Services that decrypt data keys: Vault and OpenBao, and the key management services of AWS, Google and Azure.
+//!
+//! Here: as whom they are asked ([`Session`]), sending, limits on bytes and time, what went wrong ([`Error`]). In the folder: one
+//! protocol each. Elsewhere: files, keys and who is asked when (`sops`), how long all of a build may ask (the caller).
+
+mod aws;
+mod azure;
+mod google;
+#[cfg(test)]
+mod tests;
+mod vault;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::GeneralPurpose;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Request};
+use serde::Deserialize;
+use sops::{Credentials, ServiceKey};
+use url::{Position, Url};
+use zeroize::Zeroizing;
+
+use crate::bucket::asked::printable;
+use crate::bucket::login::NoLogin;
+use crate::bucket::waiting::Waiting;
+use crate::http::budget::SendError;
+use crate::http::{Budgets, Busy, Clients, Tls, root_cause};
+
+/// How long one data key may take, with the login that it needs.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The largest answer: a data key has 32 bytes, and what encrypts it a few hundred.
+const LARGEST_ANSWER: usize = 64 << 10;
+
+/// The longest encrypted data key.
+const LONGEST_KEY: usize = 64 << 10;
+
+/// A data key, or a part of one.
+type DataKey = Zeroizing<Vec<u8>>;
+
+/// Why a service did not decrypt a data key. No text has a secret in it.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to decrypt sops data key with {service}: {why}")]
+pub struct Error {
+    service: &'static str,
+    why: Why,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Why {
+    #[error("not supported")]
+    Unsupported,
+    #[error("no credentials for it; add `{0}` to the Secret of `spec.decryption.secretRef`")]
+    NoCredentials(&'static str),
+    #[error(
+        "{whose} is not used with {flag}; add credentials to `{entry}` in the Secret of `spec.decryption.secretRef`"
+    )]
+    NotAllowed { whose: &'static str, flag: &'static str, entry: &'static str },
+    #[error("`{entry}` in the Secret of `spec.decryption.secretRef` cannot be used: {problem}")]
+    BadSecret { entry: &'static str, problem: String },
+    #[error("{0}; correct the file, or encrypt it again with sops")]
+    BadKey(String),
+    #[error("no credentials: {0}")]
+    Login(String),
+    #[error("cannot connect to {host}: {why}")]
+    Unreachable { host: String, why: String },
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    #[error("{host} responded with HTTP status {status}{said}{advice}")]
+    Answer { host: String, status: u16, said: String, advice: String },
+    #[error("cannot read the response of {host}: {why}")]
+    Unreadable { host: String, why: &'static str },
+    #[error("{host} did not respond within {limit:?}")]
+    TooSlow { host: String, limit: Duration },
+    #[error("its server did not respond to an earlier request of this build")]
+    Stalled,
+}
+
+/// Asks services for one build, as whom a Secret says, else as windlass itself.
+///
+/// # Guarantees
+/// Servers that files name are asked only if specs may name them. What the environment gives is sent to the clouds themselves
+/// only, or where the environment says. A server that did not respond in time is not asked again. Logins last as long as this.
+pub struct Session<'c> {
+    credentials: &'c Credentials,
+    /// The flag with which windlass's own identity is not used.
+    without_identity: Option<&'static str>,
+    limit: Duration,
+    wire: Wire,
+    aws: aws::Logins,
+    google: google::Logins,
+    azure: azure::Logins,
+    stalled: BTreeSet<String>,
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("credentials", self.credentials).finish_non_exhaustive()
+    }
+}
+
+impl<'c> Session<'c> {
+    /// Nothing was asked yet. With `without_identity`, which names a flag, only the credentials of the Secret count.
+    pub fn new(
+        credentials: &'c Credentials,
+        without_identity: Option<&'static str>,
+        (clients, budgets): (Arc<Clients>, Arc<Budgets>),
+    ) -> Self {
+        let wire = Wire { clients, budgets, waiting: Waiting::default() };
+        Self {
+            credentials,
+            without_identity,
+            limit: LIMIT,
+            wire,
+            aws: BTreeMap::new(),
+            google: None,
+            azure: BTreeMap::new(),
+            stalled: BTreeSet::new(),
+        }
+    }
+
+    /// Decrypts the data key that a master key encrypted.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn decrypt(&mut self, key: &ServiceKey) -> Result<DataKey, Error> {
+        let failed = |why| Error { service: key.service(), why };
+        if key.encrypted().len() > LONGEST_KEY {
+            let why = format!("the encrypted data key is longer than {LONGEST_KEY} bytes");
+            return Err(failed(Why::BadKey(why)));
+        }
+        let place = place(key);
+        if self.stalled.contains(&place) {
+            return Err(failed(Why::Stalled));
+        }
+        let (limit, waiting) = (self.limit, self.wire.waiting.clone());
+        let late = {
+            // Who is asked is only seen while it is not given up.
+            let mut asking = pin!(waiting.during(self.ask(key)));
+            match tokio::time::timeout(limit, asking.as_mut()).await {
+                Ok(answer) => return answer.map_err(failed),
+                Err(_elapsed) => waiting.on().unwrap_or_else(|| place.clone()),
+            }
+        };
+        self.stalled.insert(place);
+        Err(failed(Why::TooSlow { host: late, limit }))
+    }
+
+    async fn ask(&mut self, key: &ServiceKey) -> Result<DataKey, Why> {
+        match key {
+            ServiceKey::Vault { address, engine_path, key_name, encrypted } => {
+                let transit = vault::Transit { address, engine_path, key_name };
+                vault::decrypt(&self.wire, self.credentials, &transit, encrypted).await
+            }
+            ServiceKey::AwsKms { arn, role, context, encrypted, .. } => {
+                let key = aws::Key::new(arn, role)?;
+                aws::decrypt(self, &key, context, encrypted).await
+            }
+            ServiceKey::GcpKms { resource_id, encrypted } => {
+                google::decrypt(self, resource_id, encrypted).await
+            }
+            ServiceKey::AzureKeyVault { vault_url, name, version, encrypted } => {
+                let key = azure::Key::new(vault_url, name, version)?;
+                azure::decrypt(self, &key, encrypted).await
+            }
+            _ => Err(Why::Unsupported),
+        }
+    }
+
+    /// Whether windlass's own identity may be used.
+    fn own(&self, whose: &'static str, entry: &'static str) -> Result<(), Why> {
+        match self.without_identity {
+            Some(flag) => Err(Why::NotAllowed { whose, flag, entry }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What credentials that no Secret gives are called.
+const IDENTITY: &str = "the identity of windlass";
+
+/// What stalls as one: another region or server is asked all the same.
+fn place(key: &ServiceKey) -> String {
+    match key {
+        ServiceKey::AwsKms { arn, .. } => {
+            arn.rsplit_once(':').map_or(arn.as_str(), |(region, _)| region).to_owned()
+        }
+        ServiceKey::AzureKeyVault { vault_url, .. } => vault_url.clone(),
+        ServiceKey::Vault { address, .. } => address.clone(),
+        other => other.service().to_owned(),
+    }
+}
+
+fn no_login(why: NoLogin, entry: &'static str) -> Why {
+    match why {
+        NoLogin::Secret(problem) => Why::BadSecret { entry, problem },
+        NoLogin::Environment(why) => Why::Login(why),
+        NoLogin::Client(error) => Why::Login(error.to_string()),
+    }
+}
+
+/// The HTTP of all services.
+struct Wire {
+    clients: Arc<Clients>,
+    budgets: Arc<Budgets>,
+    waiting: Waiting,
+}
+
+/// An answer.
+struct Answer {
+    host: String,
+    status: u16,
+    headers: HeaderMap,
+    body: Zeroizing<Vec<u8>>,
+}
+
+impl Wire {
+    /// Sends a request, and reads the answer.
+    async fn send(&self, request: Request) -> Result<Answer, Why> {
+        let url = request.url();
+        let host = url[Position::BeforeHost..Position::AfterPort].to_owned();
+        let unreachable = |why: String| Why::Unreachable { host: host.clone(), why };
+        let egress = self.budgets.egress();
+        egress.admits(url).map_err(|refused| unreachable(refused.to_string()))?;
+        let client = self.clients.client(&Tls::default(), None);
+        let client = client.map_err(|error| unreachable(error.to_string()))?;
+        self.waiting.ask(host.clone());
+        let answer = self.budgets.execute(&client, request).await;
+        let mut answer = answer.map_err(|error| match error {
+            SendError::Busy(busy) => Why::Busy(busy),
+            SendError::Transport(error) => unreachable(root_cause(&error)),
+        })?;
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        let broken = |why| Why::Unreadable { host: host.clone(), why };
+        // It grows without being copied: what is left behind would not be overwritten.
+        let mut body = Zeroizing::new(Vec::with_capacity(LARGEST_ANSWER));
+        while let Some(chunk) = answer.chunk().await.map_err(|_cut| broken("it was interrupted"))? {
+            if body.len() + chunk.len() > LARGEST_ANSWER {
+                return Err(broken("it is too large for a data key"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer { host, status, headers, body })
+    }
+}
+
+impl Answer {
+    /// A data key, which is a text in an answer of a form.
+    fn data_key<T: for<'de> Deserialize<'de>>(
+        &self,
+        text: impl FnOnce(T) -> String,
+        base64: &GeneralPurpose,
+    ) -> Result<DataKey, Why> {
+        // What serde says may quote it.
+        let broken = |why| Why::Unreadable { host: self.host.clone(), why };
+        let read = serde_json::from_slice(&self.body);
+        let read = read.map_err(|_unread| broken("it has no data key"))?;
+        let text = Zeroizing::new(text(read));
+        let key = base64.decode(text.as_bytes());
+        Ok(Zeroizing::new(key.map_err(|_unread| broken("its data key is not base64"))?))
+    }
+
+    /// What it is that has no data key: its status, what it says, and what to do.
+    fn refused(&self, said: &str, secrets: &[&str], advice: String) -> Why {
+        let mut said = said.to_owned();
+        for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+            said = said.replace(secret, "****");
+        }
+        let said = printable(&said);
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        Why::Answer { host: self.host.clone(), status: self.status, said, advice }
+    }
+
+    fn is_success(&self) -> bool {
+        self.status == 200
+    }
+}
+
+/// A request with a body of JSON.
+fn request(method: Method, url: Url, body: Vec<u8>) -> Request {
+    let mut request = Request::new(method, url);
+    let json = HeaderValue::from_static("application/json");
+    request.headers_mut().insert(CONTENT_TYPE, json);
+    *request.body_mut() = Some(body.into());
+    request
+}
+
+/// Puts a secret into a header.
+fn authorize(request: &mut Request, name: HeaderName, secret: &[u8]) -> Result<(), Why> {
+    let mut value = HeaderValue::from_bytes(secret)
+        .map_err(|_unread| Why::Login("the token has characters that no token has".to_owned()))?;
+    value.set_sensitive(true);
+    request.headers_mut().insert(name, value);
+    Ok(())
+}
+
+/// An encrypted data key that is base64.
+fn encrypted(text: &str, base64: &GeneralPurpose) -> Result<Vec<u8>, Why> {
+    let text: String = text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
+    let bytes = base64.decode(text);
+    bytes.map_err(|_unread| Why::BadKey("the encrypted data key is not base64".to_owned()))
+}
+
+/// A URL of a file: a server, and nothing that says more.
+fn server(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    let is_web = matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
+    (is_bare && is_web && url.fragment().is_none()).then_some(url)
+}

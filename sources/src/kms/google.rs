@@ -1,0 +1,138 @@
+//! Google Cloud KMS: `cryptoKeys:decrypt` by its REST interface.
+//!
+//! Elsewhere: logins (`bucket::google`). The semantics are those of sops's `gcpkms`.
+
+use std::env;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use object_store::gcp::GcpCredentialProvider;
+use objects::Redacted;
+use reqwest::Method;
+use reqwest::header::AUTHORIZATION;
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+
+use super::{DataKey, IDENTITY, Session, Why, authorize, encrypted, no_login, request};
+use crate::bucket::asked::printable;
+use crate::bucket::exchange::{is_relative, segment};
+use crate::bucket::google::{Identity, provider};
+use crate::bucket::login;
+
+/// The entry of the Secret.
+const ENTRY: &str = "sops.gcp-kms";
+
+/// Where the environment says that the service is, as for sops.
+const ENDPOINT: &str = "SOPS_GCP_KMS_ENDPOINT";
+
+/// What gives tokens, once it is known.
+pub(super) type Logins = Option<Redacted<GcpCredentialProvider>>;
+
+#[derive(Deserialize)]
+struct Decrypted {
+    plaintext: String,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: Detail,
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    message: String,
+}
+
+/// The URL of the action on a key.
+fn url(resource: &str) -> Result<Url, Why> {
+    let parts: Vec<&str> = resource.split('/').collect();
+    let is_key =
+        matches!(parts.as_slice(), ["projects", _, "locations", _, "keyRings", _, "cryptoKeys", _])
+            && !is_relative(resource)
+            && parts.iter().all(|part| !part.is_empty());
+    if !is_key {
+        let resource = printable(resource);
+        return Err(Why::BadKey(format!("`{resource}` is not the resource id of a KMS key")));
+    }
+    let base = match env::var(ENDPOINT).ok().filter(|it| !it.is_empty()) {
+        Some(place) if place.contains("://") => place,
+        Some(place) => format!("https://{place}"),
+        None => "https://cloudkms.googleapis.com".to_owned(),
+    };
+    let path: Vec<String> = parts.into_iter().map(segment).collect();
+    let url = Url::parse(&format!("{}/v1/{}:decrypt", base.trim_end_matches('/'), path.join("/")));
+    url.map_err(|error| Why::Login(format!("environment variable {ENDPOINT}: {error}")))
+}
+
+pub(super) async fn decrypt(
+    session: &mut Session<'_>,
+    resource: &str,
+    text: &str,
+) -> Result<DataKey, Why> {
+    let ciphertext = STANDARD.encode(encrypted(text, &STANDARD)?);
+    let mut request =
+        request(Method::POST, url(resource)?, json!({"ciphertext": ciphertext}).to_string().into());
+    let token = token(session).await?;
+    if !token.expose().is_empty() {
+        authorize(&mut request, AUTHORIZATION, format!("Bearer {}", token.expose()).as_bytes())?;
+    }
+    let answer = session.wire.send(request).await?;
+    if answer.is_success() {
+        return answer.data_key(|read: Decrypted| read.plaintext, &STANDARD);
+    }
+    let said = serde_json::from_slice::<Refusal>(&answer.body);
+    let said = said.map(|refusal| refusal.error.message).unwrap_or_default();
+    let advice = match answer.status {
+        401 | 403 => "; check that its credentials allow `cloudkms.cryptoKeyVersions.useToDecrypt`",
+        _ => "",
+    };
+    Err(answer.refused(&said, &[token.expose().as_str()], advice.to_owned()))
+}
+
+/// A token for the service; empty where a key says that none is wanted.
+async fn token(session: &mut Session<'_>) -> Result<Redacted<String>, Why> {
+    if session.google.is_none() {
+        let identity = match &session.credentials.gcp_kms {
+            Some(key) => {
+                let key = String::from_utf8_lossy(key.trim_ascii()).into_owned();
+                Identity::ServiceAccount(Redacted::new(key))
+            }
+            None => {
+                session.own(IDENTITY, ENTRY)?;
+                Identity::Environment
+            }
+        };
+        let (egress, waiting) = (session.wire.budgets.egress(), &session.wire.waiting);
+        let found = provider(&identity, egress, waiting).map_err(|why| no_login(why, ENTRY))?;
+        session.google = found;
+    }
+    let tokens = session.google.as_ref().ok_or(Why::NoCredentials(ENTRY))?;
+    let token = tokens.expose().get_credential().await;
+    let token = token.map_err(|error| Why::Login(login::why(&error)))?;
+    Ok(Redacted::new(token.bearer.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_id_leads_to_a_key_of_google_or_nowhere() {
+        let key = "projects/p/locations/global/keyRings/r/cryptoKeys/k";
+        let wanted = format!("https://cloudkms.googleapis.com/v1/{key}:decrypt");
+        assert_eq!(url(key).unwrap().as_str(), wanted);
+        for bad in [
+            "",
+            "projects/p/locations/global/keyRings/r/cryptoKeys/",
+            "projects/../locations/global/keyRings/r/cryptoKeys/k",
+            "projects/p/locations/global/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1",
+            "https://evil.example/locations/global/keyRings/r/cryptoKeys/k",
+        ] {
+            let why = url(bad).unwrap_err().to_string();
+            assert!(why.contains("is not the resource id of a KMS key"), "{bad}: {why}");
+        }
+        let odd = url("projects/p/locations/global/keyRings/r/cryptoKeys/k?x#y").unwrap();
+        assert!(odd.as_str().ends_with("/k%3Fx%23y:decrypt"), "{odd}");
+    }
+}

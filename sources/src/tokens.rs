@@ -1,0 +1,56 @@
+//! Tokens of Google and Azure for services that are no sources: by the key that a Secret has, else as the environment says.
+//!
+//! Elsewhere: where tokens come from (`bucket::google`, `bucket::azure`), logins of buckets and of keys that decrypt.
+
+use object_store::azure::AzureCredential;
+use objects::Redacted;
+
+use crate::bucket::login::{self, NoLogin};
+use crate::bucket::waiting::Waiting;
+use crate::bucket::{azure, google};
+use crate::http::Egress;
+
+/// A token of Google for all of its services: with the JSON key of a service account, or without one as the environment
+/// says (`GOOGLE_APPLICATION_CREDENTIALS`, `gcloud`, the machine).
+///
+/// # Errors
+/// Says why there is none, without the key, and whether another attempt may help.
+pub async fn google(
+    key: Option<Redacted<String>>,
+    egress: &Egress,
+) -> Result<Redacted<String>, (String, bool)> {
+    let identity = key.map_or(google::Identity::Environment, google::Identity::ServiceAccount);
+    let provider = google::provider(&identity, egress, &Waiting::default()).map_err(missing)?;
+    let provider = provider.ok_or_else(|| ("no credentials".to_owned(), false))?;
+    let token =
+        provider.expose().get_credential().await.map_err(|error| (login::why(&error), true))?;
+    Ok(Redacted::new(token.bearer.clone()))
+}
+
+/// A token of Azure for a service, the URL of all of its resources, as the environment says (workload identity, a managed
+/// identity, `AZURE_CLIENT_SECRET`).
+///
+/// # Errors
+/// Says why there is none, and whether another attempt may help.
+pub async fn azure(
+    audience: &'static str,
+    egress: &Egress,
+) -> Result<Redacted<String>, (String, bool)> {
+    let identity = azure::Identity::Environment { client: None };
+    let provider = azure::provider(&identity, Some(audience), egress, &Waiting::default());
+    let provider = provider.map_err(missing)?;
+    let token =
+        provider.expose().get_credential().await.map_err(|error| (login::why(&error), true))?;
+    match &*token {
+        AzureCredential::BearerToken(token) => Ok(Redacted::new(token.clone())),
+        _ => Err(("the environment has no identity that gets tokens".to_owned(), false)),
+    }
+}
+
+fn missing(why: NoLogin) -> (String, bool) {
+    match why {
+        NoLogin::Secret(why) => (format!("the key in the Secret {why}"), false),
+        NoLogin::Environment(why) => (why, true),
+        NoLogin::Client(error) => (error.to_string(), true),
+    }
+}
