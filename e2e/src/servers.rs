@@ -7,6 +7,7 @@ pub mod aws_identity;
 pub mod azurite;
 pub mod charts;
 pub mod gcs;
+pub mod kms;
 mod log;
 pub mod registry;
 pub mod s3;

@@ -66,12 +66,13 @@ does, which takes the right to get services/proxy) where a Service of the cluste
 Where the end of DIR is spec.path, files beside DIR, such as ../base, are those of the checkout. Files that .sourceignore
 excludes are not read, nor are symbolic links.
 
-Not covered: remote bases, spec.kubeConfig, and what the guard of CustomResourceDefinitions decides (see `windlass crd
-diff`); with --path, `spec.ignore` of the source. Of a HelmRelease: hooks, the CRDs in crds/, and a release that is
-installed again because its name or namespace changed; with --chart, valuesFiles and the digest in the version of a chart
-from a registry. An upgrade is compared, which windlass does only if chart, values or post-renderers changed. Requests are
-made as the user of the kubeconfig, whatever spec.serviceAccountName says. Fields that are taken over from other tools are
-predicted by another dry-run, for which this user needs the right to update the object; without it they are only noted.
+Not covered: remote bases, files that only Vault or the KMS of a cloud decrypts, spec.kubeConfig, and what the guard of
+CustomResourceDefinitions decides (see `windlass crd diff`); with --path, `spec.ignore` of the source. Of a HelmRelease:
+hooks, the CRDs in crds/, and a release that is installed again because its name or namespace changed; with --chart,
+valuesFiles and the digest in the version of a chart from a registry. An upgrade is compared, which windlass does only
+if chart, values or post-renderers changed. Requests are made as the user of the kubeconfig, whatever
+spec.serviceAccountName says. Fields that are taken over from other tools are predicted by another dry-run, for which
+this user needs the right to update the object; without it they are only noted.
 
 Exit status: 0 if nothing would change; 1 if something would; 2 if something could not be read, built or compared; 3 if the
 cluster cannot be reached.";

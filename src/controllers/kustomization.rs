@@ -11,6 +11,7 @@ mod finalize;
 mod generated;
 mod held;
 pub(crate) mod inputs;
+pub(crate) mod key_services;
 mod manifests;
 mod pause;
 mod report;

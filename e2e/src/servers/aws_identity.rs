@@ -203,7 +203,7 @@ fn login(headers: &HeaderMap, target: &str, body: &str, password: &str) -> Respo
 }
 
 /// Whether a POST to `/` bears the signature of our keys (AWS Signature Version 4).
-fn is_signed(headers: &HeaderMap, body: &str, service: &str) -> bool {
+pub(super) fn is_signed(headers: &HeaderMap, body: &str, service: &str) -> bool {
     let header = |name: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };

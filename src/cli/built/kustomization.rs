@@ -14,11 +14,15 @@ use super::{Given, fetched, on_large_stack, references, told, typed};
 use crate::cluster::Cluster;
 use crate::controllers::kustomization::bases::Bases;
 use crate::controllers::kustomization::inputs::Inputs;
-use crate::controllers::kustomization::wish::{self, Wish};
+use crate::controllers::kustomization::key_services::KeyServices;
+use crate::controllers::kustomization::wish::{self, Servers, Wish};
 use crate::settings::Settings;
 
 /// Why bases on other servers are not fetched.
 const NO_BASES: &str = "remote bases are not fetched by this command";
+
+/// Why no service decrypts data keys: what is on the disk does not make this machine send the token of a Secret anywhere.
+const NO_SERVICES: &str = "this command decrypts with age and OpenPGP keys only";
 
 /// What a Kustomization builds, and what it is built with.
 pub(in crate::cli) struct Built {
@@ -60,8 +64,9 @@ pub(in crate::cli) async fn build(
         object.spec.path = Some(path.as_str().to_owned());
     }
     let (wish, object, settings) = on_large_stack(move || {
-        let bases = Bases::Refused(NO_BASES);
-        let built = wish::wish(&object, timeouts, &*files, &revision, &inputs, bases, &settings);
+        let (bases, keys) = (Bases::Refused(NO_BASES), KeyServices::Refused(NO_SERVICES));
+        let servers = Servers { bases, keys };
+        let built = wish::wish(&object, timeouts, &*files, &revision, &inputs, servers, &settings);
         (built, object, settings)
     })
     .await?;

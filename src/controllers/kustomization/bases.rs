@@ -2,8 +2,7 @@
 //!
 //! Elsewhere: fetching (`sources::bases`), what is an address (`kustomize`).
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kustomize::{Error, Files, Inflation, Place, Repository};
@@ -32,7 +31,7 @@ pub(crate) enum Bases {
 pub(crate) struct Fetched {
     pub(super) git: git::Context,
     pub(super) limits: Limits,
-    pub(super) permits: BuildPermits,
+    pub(super) permits: SharedPermits,
 }
 
 /// The permits of a build: one among those who build, or one among those who ask servers.
@@ -56,14 +55,19 @@ impl BuildPermits {
         building: Permit,
         cancel: CancellationToken,
     ) -> Self {
-        Self {
-            building: context.building.clone(),
-            reaching: context.reaching.clone(),
-            namespace: namespace.to_owned(),
-            runtime: Handle::current(),
-            cancel,
-            held: (Some(building), None),
-        }
+        let permits = (context.building.clone(), context.reaching.clone());
+        Self::of(permits, namespace, building, (Handle::current(), cancel))
+    }
+
+    /// See [`BuildPermits::new`].
+    pub(super) fn of(
+        (building, reaching): (Permits, Permits),
+        namespace: &str,
+        held: Permit,
+        (runtime, cancel): (Handle, CancellationToken),
+    ) -> Self {
+        let (namespace, held) = (namespace.to_owned(), (Some(held), None));
+        Self { building, reaching, namespace, runtime, cancel, held }
     }
 
     /// Asks servers without a permit among those who build: others go on meanwhile, however slow a server is.
@@ -88,6 +92,21 @@ impl BuildPermits {
     }
 }
 
+/// The permits of a build, for all of its parts that ask servers, one after the other.
+#[derive(Clone)]
+pub(super) struct SharedPermits(Arc<Mutex<BuildPermits>>);
+
+impl SharedPermits {
+    pub(super) fn new(permits: BuildPermits) -> Self {
+        Self(Arc::new(Mutex::new(permits)))
+    }
+
+    /// See [`BuildPermits::while_asking`].
+    pub(super) fn while_asking<T>(&self, ask: impl FnOnce() -> T) -> T {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).while_asking(ask)
+    }
+}
+
 impl Bases {
     /// What a Kustomization may ask, when it is applied at a target. Called within the runtime.
     ///
@@ -99,7 +118,7 @@ impl Bases {
         context: &Context,
         target: &Target,
         timeout: Duration,
-        (namespace, building): (&str, Permit),
+        permits: &SharedPermits,
         (is_verified_only, cancel): (bool, &CancellationToken),
     ) -> Self {
         let settings = &context.settings;
@@ -121,8 +140,7 @@ impl Bases {
         };
         let limits = Limits::default();
         let limits = Limits { time: limits.time.min(timeout), ..limits };
-        let permits = BuildPermits::new(context, namespace, building, cancel.clone());
-        Self::Fetched(Box::new(Fetched { git, limits, permits }))
+        Self::Fetched(Box::new(Fetched { git, limits, permits: permits.clone() }))
     }
 
     /// Builds from files with their bases on other servers; and says whether any was asked for, so that the files do
@@ -139,7 +157,7 @@ impl Bases {
             Self::Fetched(it) => {
                 let Fetched { git, limits, permits } = *it;
                 let remotes = Remotes::new(files, git, limits);
-                let files = Asking { remotes, permits: RefCell::new(permits), limit };
+                let files = Asking { remotes, permits, limit };
                 let built = build(&files);
                 (built, files.remotes.is_used())
             }
@@ -177,13 +195,13 @@ impl<F: Files> Files for Refusing<F> {
 /// Files whose remote parts are asked for without a permit among those who build.
 struct Asking<'l, F> {
     remotes: Remotes<F>,
-    permits: RefCell<BuildPermits>,
+    permits: SharedPermits,
     limit: &'l TimeLimit,
 }
 
 impl<F> Asking<'_, F> {
     fn ask<T>(&self, ask: impl FnOnce() -> T) -> T {
-        self.limit.pause(|| self.permits.borrow_mut().while_asking(ask))
+        self.limit.pause(|| self.permits.while_asking(ask))
     }
 }
 

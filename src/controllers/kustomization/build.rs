@@ -11,9 +11,10 @@ use kube::core::Resource as _;
 use reconcile::{Rest, Wake, reason};
 use tokio_util::sync::CancellationToken;
 
-use super::bases::Bases;
+use super::bases::{Bases, BuildPermits, SharedPermits};
 use super::inputs::Inputs;
-use super::wish::{self, Timeouts, Wish};
+use super::key_services::KeyServices;
+use super::wish::{self, Servers, Timeouts, Wish};
 use super::world::Verify;
 use super::{Ended, Session, early, resolve};
 use crate::controllers::artifact;
@@ -82,20 +83,21 @@ impl Session {
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
         let _asked_for = cancel.clone().drop_guard();
-        let bases = Bases::of(
-            &self.context,
-            target,
-            timeouts.timeout,
-            (&self.node.namespace, permit),
-            (is_verified_only, &cancel),
-        );
+        let namespace = &self.node.namespace;
+        let permits = BuildPermits::new(&self.context, namespace, permit, cancel.clone());
+        let permits = SharedPermits::new(permits);
+        let of_bases = (is_verified_only, &cancel);
+        let servers = Servers {
+            bases: Bases::of(&self.context, target, timeouts.timeout, &permits, of_bases),
+            keys: KeyServices::of(&self.context, timeouts.timeout, permits, cancel.clone()),
+        };
         let built = {
             let (context, object) = (self.context.clone(), object.clone());
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
             tokio::task::spawn_blocking(move || {
                 on_large_stack(|| {
                     let settings = &context.settings;
-                    wish::wish(&object, timeouts, &*files, &revision, &beside, bases, settings)
+                    wish::wish(&object, timeouts, &*files, &revision, &beside, servers, settings)
                 })
             })
         };

@@ -1,6 +1,7 @@
 //! SOPS: the keys that a spec names, and what is decrypted with them: files before the build, objects after it.
 //!
-//! Source: kustomize-controller 1.9. Elsewhere: formats, keys and what counts as encrypted (`sops`).
+//! Source: kustomize-controller 1.9. Elsewhere: formats, keys and what counts as encrypted (`sops`), asking services for data
+//! keys (`key_services.rs`).
 
 use std::collections::BTreeSet;
 
@@ -11,9 +12,11 @@ use objects::Object;
 use reconcile::{Rest, Wake, reason};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use sops::{Change, Decrypted, Decryptor, Format, Keys, MacPolicy};
+use sops::{Change, Decrypted, Decryptor, Format, Keys, MacPolicy, Services};
 use tree::{Files, Look, RelPath, Trace};
 
+use super::key_services::{Asked, KeyServices};
+use super::manifests::Account;
 use crate::controllers::reference::References;
 use crate::settings::Settings;
 
@@ -88,19 +91,34 @@ impl Decryption {
         Ok(Some(Self { keys, mac, digest: hex::encode(hash.finalize()) }))
     }
 
-    fn decryptor<'k>(&'k self, stop: &'k Stop) -> Decryptor<'k> {
-        Decryptor::new(&self.keys).with_mac(self.mac).with_stop(stop)
+    /// What asks services for data keys during a build.
+    pub(super) fn services<'b>(&'b self, keys: &'b KeyServices, account: &'b Account) -> Asked<'b> {
+        keys.asked(self.keys.credentials(), &account.limit)
     }
 
+    /// What decrypts: with these keys, until the time of the build is over.
+    pub(super) fn with<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decrypting<'b> {
+        let decryptor = Decryptor::new(&self.keys).with_mac(self.mac);
+        Decrypting { decryptor: decryptor.with_services(services).with_stop(stop), mac: self.mac }
+    }
+}
+
+/// Decrypts what a build reads and makes.
+#[derive(Clone, Copy)]
+pub(super) struct Decrypting<'k> {
+    decryptor: Decryptor<'k>,
+    mac: MacPolicy,
+}
+
+impl<'k> Decrypting<'k> {
     /// The files of a folder's kustomization that are encrypted, as they are without, and what they hid.
     pub(super) fn files(
-        &self,
+        self,
         files: &dyn Files,
         folder: &RelPath,
-        stop: &Stop,
     ) -> Result<(Decrypted, Vec<Vec<u8>>), String> {
         let decrypted = self
-            .decryptor(stop)
+            .decryptor
             .decrypt_sources(files, folder)
             .map_err(|error| format!("error decrypting sources: {error}"))?;
         let hidden = decrypted
@@ -117,13 +135,8 @@ impl Decryption {
     ///
     /// # Errors
     /// The MAC of one of these files has to be right, and is not.
-    pub(super) fn objects<'k>(
-        &'k self,
-        files: &dyn Files,
-        trace: &Trace,
-        stop: &'k Stop,
-    ) -> Result<Objects<'k>, String> {
-        let decryptor = self.decryptor(stop);
+    pub(super) fn objects(self, files: &dyn Files, trace: &Trace) -> Result<Objects<'k>, String> {
+        let decryptor = self.decryptor;
         if self.mac == MacPolicy::Ignore {
             return Ok(Objects { decryptor, checked: None });
         }

@@ -15,7 +15,7 @@ use sources::bases::without_credentials;
 use tree::{Entry, Files, Kind, RelPath, TreeError};
 
 use super::bases::Bases;
-use super::decryption::Decryption;
+use super::decryption::Decrypting;
 use super::generated;
 use crate::time_limit::TimeLimit;
 
@@ -55,7 +55,7 @@ pub(super) struct Loaded {
 /// What one build may use up: memory, and time in which it does not wait for servers.
 pub(super) struct Account {
     pub(super) budget: Budget,
-    limit: TimeLimit,
+    pub(super) limit: TimeLimit,
     /// Set when the time is over.
     pub(super) stop: Stop,
 }
@@ -74,7 +74,7 @@ impl Account {
 pub(super) fn load(
     files: &dyn Files,
     spec: &KustomizationSpec,
-    decryption: Option<&Decryption>,
+    decrypting: Option<Decrypting<'_>>,
     bases: Bases,
     account: &Account,
     secrets: &mut Masking,
@@ -82,8 +82,8 @@ pub(super) fn load(
     let generated = generated::generate(files, spec)?;
     let root = format!("/{}", generated.folder);
     let mut files = Over { files, over: BTreeMap::from([(generated.path, generated.content)]) };
-    if let Some(decryption) = decryption {
-        let decrypted = decryption.files(&files, &generated.folder, &account.stop);
+    if let Some(decrypting) = decrypting {
+        let decrypted = decrypting.files(&files, &generated.folder);
         let (plain, hidden) = decrypted.map_err(Error::Decryption)?;
         *secrets = std::mem::take(secrets).with(hidden);
         files.over.extend(plain.into_iter().map(|(path, text)| (path, Arc::from(&**text))));

@@ -15,6 +15,7 @@ use tree::{Files, Recorder, Trace};
 
 use super::bases::Bases;
 use super::inputs::Inputs;
+use super::key_services::KeyServices;
 use super::manifests::{Account, Loaded};
 use super::{decryption, generated, manifests};
 use crate::controllers::ignore_rules::ignored;
@@ -177,6 +178,12 @@ fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
 /// Steps that decrypting an object or substituting in it costs, besides accounts of their own.
 const PASS: u64 = 100_000;
 
+/// What a build may ask of other servers.
+pub(crate) struct Servers {
+    pub(crate) bases: Bases,
+    pub(crate) keys: KeyServices,
+}
+
 /// Builds what is declared at a revision.
 pub(crate) fn wish(
     object: &Kustomization,
@@ -184,11 +191,11 @@ pub(crate) fn wish(
     files: &dyn Files,
     revision: &str,
     inputs: &Inputs,
-    bases: Bases,
+    servers: Servers,
     settings: &Settings,
 ) -> Result<Wish, Rest> {
     let mut secrets = inputs.secrets();
-    let built = built(object, timeouts, files, revision, inputs, (bases, settings), &mut secrets);
+    let built = built(object, timeouts, files, revision, inputs, (servers, settings), &mut secrets);
     // What cannot be read may be quoted, and may have been encrypted.
     built.map_err(|rest| match rest {
         Rest::Failed(why, text, wake) => Rest::Failed(why, secrets.mask(&text), wake),
@@ -202,18 +209,23 @@ fn built(
     files: &dyn Files,
     revision: &str,
     inputs: &Inputs,
-    (bases, settings): (Bases, &Settings),
+    (servers, settings): (Servers, &Settings),
     secrets: &mut Masking,
 ) -> Result<Wish, Rest> {
     let spec = &object.spec;
     let recorder = Recorder::new(files);
     let account = Account::new(TIME_LIMIT);
-    let keys = inputs.decryption.as_ref();
+    let Servers { bases, keys } = servers;
+    let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account));
+    let decrypting = inputs.decryption.as_ref().zip(asked.as_ref());
+    let decrypting = decrypting.map(|(it, services)| it.with(services, &account.stop));
     let Loaded { objects: loaded, is_remote } =
-        manifests::load(&recorder, spec, keys, bases, &account, secrets)
+        manifests::load(&recorder, spec, decrypting, bases, &account, secrets)
             .map_err(|error| refused(&error))?;
     let trace = recorder.seen();
-    let objects = changed(loaded, object, inputs, (files, &trace), &account, secrets)?;
+    let decrypting = decrypting.map(|it| it.objects(files, &trace)).transpose();
+    let decrypting = decrypting.map_err(failed)?;
+    let objects = changed(loaded, object, inputs, decrypting.as_ref(), &account, secrets)?;
     let stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
@@ -246,21 +258,20 @@ fn built(
     })
 }
 
+fn failed(text: String) -> Rest {
+    Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
+}
+
 /// Does with the objects of a build what follows it: decrypts them, puts variables in, and what the spec adds.
 fn changed(
     loaded: Vec<Object>,
     object: &Kustomization,
     inputs: &Inputs,
-    (files, trace): (&dyn Files, &Trace),
+    decrypting: Option<&decryption::Objects<'_>>,
     account: &Account,
     secrets: &mut Masking,
 ) -> Result<Vec<Object>, Rest> {
-    let failed = |text: String| Rest::Failed(reason::BUILD_FAILED, text, Wake::default());
     let mut hidden = Vec::new();
-    let decrypting = match &inputs.decryption {
-        Some(keys) => Some(keys.objects(files, trace, &account.stop).map_err(failed)?),
-        None => None,
-    };
     let mut objects = Vec::with_capacity(loaded.len());
     for mut manifest in loaded {
         let subject = manifest.id().subject();
@@ -274,7 +285,7 @@ fn changed(
             counted.map_err(too_much)
         };
         let mut is_secret = false;
-        if let Some(decrypting) = &decrypting {
+        if let Some(decrypting) = decrypting {
             let revealed;
             (manifest, revealed) = decrypting.decrypt(manifest).map_err(failed)?;
             is_secret = !revealed.is_empty() || manifest.kind() == "Secret";

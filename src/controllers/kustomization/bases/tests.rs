@@ -40,14 +40,14 @@ impl Bed {
             scratch: std::env::temp_dir(),
             known: Arc::new(Known::within(egress)),
         };
-        let permits = BuildPermits {
+        let permits = SharedPermits::new(BuildPermits {
             building: self.building.clone(),
             reaching: self.reaching.clone(),
             runtime: RUNTIME.handle().clone(),
             cancel: self.cancel.clone(),
             namespace: "shop".to_owned(),
             held: (self.building.acquire("shop").now_or_never(), None),
-        };
+        });
         Bases::Fetched(Box::new(Fetched { git, limits: Limits::default(), permits }))
     }
 }

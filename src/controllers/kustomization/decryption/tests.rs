@@ -1,6 +1,7 @@
 //! What is hidden, and what is known of files whose MAC was checked.
 
 use serde_json::json;
+use sops::NoServices;
 
 use super::*;
 
@@ -78,7 +79,8 @@ fn a_file_that_does_not_look_encrypted_has_no_value_that_a_mac_covers() {
         let files = tree::Memory::from_files([("a.yaml", file.as_str())]).unwrap();
         let recorder = tree::Recorder::new(&files);
         recorder.read(&RelPath::parse("a.yaml").unwrap()).unwrap();
-        let objects = decryption.objects(&files, &recorder.seen(), &stop).unwrap();
+        let decrypting = decryption.with(&NoServices, &stop);
+        let objects = decrypting.objects(&files, &recorder.seen()).unwrap();
         let why = objects.decrypt(encrypted("ENC[one]")).unwrap_err();
         assert!(why.contains("that no MAC of"), "{why}");
     }

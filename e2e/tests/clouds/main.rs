@@ -1,6 +1,11 @@
 //! Sources that windlass fetches as the machine that it runs on, by what its environment says.
 //!
-//! Elsewhere: the same without a cluster, by every way of the environment (`bucket.rs`, `oci.rs`).
+//! In the folder: what services of clouds and Vault decrypt (`decryption`), for tenants too (`tenants`).
+//! Elsewhere: sources without a cluster, by every way of the environment (`bucket`, `oci.rs`).
+
+mod decryption;
+mod sealed;
+mod tenants;
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{NEVER, condition};

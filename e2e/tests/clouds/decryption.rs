@@ -1,0 +1,290 @@
+//! Secrets that sops encrypted with keys of Vault, AWS, Google and Azure: decrypted with credentials of a Secret, or as the
+//! machine; what is said where a service refuses or stalls.
+//!
+//! Elsewhere: age and OpenPGP (`stories/decryption.rs`), who may not decrypt (`tenants`), the protocols (`e2e::servers::kms`).
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use e2e::authority::Authority;
+use e2e::harness::{Story, Target, Windlass};
+use e2e::proxy::Proxy;
+use e2e::servers::kms::{
+    AZURE_SECRET, AZURE_TENANT, KeyServer, MACHINE_TOKEN, NAMES, OTHER_TOKEN, ROLE, VAULT_TOKEN,
+};
+use e2e::servers::s3::{ACCESS, SECRET};
+use e2e::tls_front::TlsFront;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::sealed::{
+    CANARY, Sealed, await_told, ensure_plain, ensure_silent, of_aws, of_azure, of_clouds,
+    of_google, of_vault, put_keys, spec,
+};
+
+/// The double by the names that the clouds have: through a proxy, with certificates that windlass trusts.
+pub(crate) struct Clouds {
+    pub(crate) server: KeyServer,
+    through: String,
+    trusted: String,
+    _front: TlsFront,
+    _proxy: Proxy,
+    _folder: TempDir,
+}
+
+impl Clouds {
+    pub(crate) async fn start() -> Result<Self> {
+        let (server, authority) = (KeyServer::start().await?, Authority::generate()?);
+        let front = TlsFront::start_as(server.address(), &authority, &NAMES).await?;
+        let place = front.address().to_string();
+        let proxy = Proxy::start_to("me", "me", move |_| place.clone()).await?;
+        let folder = tempfile::tempdir()?;
+        let trusted = folder.path().join("ca");
+        std::fs::write(&trusted, authority.certificate())?;
+        let through = proxy.url().replace("http://", "http://me:me@");
+        let trusted = trusted.display().to_string();
+        Ok(Self { server, through, trusted, _front: front, _proxy: proxy, _folder: folder })
+    }
+
+    pub(crate) async fn windlass(
+        &self,
+        story: &Story,
+        flags: &[&str],
+        more: &[(&str, &str)],
+    ) -> Result<Windlass> {
+        let mut environment = vec![
+            ("HTTPS_PROXY", self.through.as_str()),
+            ("NO_PROXY", "127.0.0.1,localhost"),
+            ("SSL_CERT_FILE", &self.trusted),
+        ];
+        environment.extend(more);
+        Windlass::start_for_with(story, flags, &environment).await
+    }
+
+    /// The service opens what was sealed.
+    pub(crate) fn know(&self, sealed: &Sealed) {
+        self.server.seal(&sealed.encrypted, &sealed.data_key);
+    }
+
+    /// How often something was asked since the last time.
+    fn asked(&self) -> BTreeMap<String, usize> {
+        let mut asked = BTreeMap::new();
+        for line in self.server.asked() {
+            *asked.entry(line).or_default() += 1;
+        }
+        asked
+    }
+}
+
+fn service_account() -> Result<String> {
+    let algorithm = &rcgen::PKCS_RSA_SHA256;
+    let key = rcgen::KeyPair::generate_rsa_for(algorithm, rcgen::RsaKeySize::_2048)?;
+    let key = json!({"type": "service_account", "client_email": "reader@shop.example",
+        "private_key_id": "1", "private_key": key.serialize_pem()});
+    Ok(key.to_string())
+}
+
+/// The right credentials for all services.
+fn credentials() -> Result<Value> {
+    let azure = format!("tenantId: {AZURE_TENANT}\nclientId: c\nclientSecret: {AZURE_SECRET}\n");
+    Ok(json!({
+        "sops.vault-token": format!("{VAULT_TOKEN}\n"),
+        "sops.aws-kms": format!("aws_access_key_id: {ACCESS}\naws_secret_access_key: {SECRET}\n"),
+        "sops.azure-kv": azure,
+        "sops.gcp-kms": service_account()?,
+    }))
+}
+
+const SECRETS: [&str; 6] = [CANARY, VAULT_TOKEN, OTHER_TOKEN, SECRET, AZURE_SECRET, MACHINE_TOKEN];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_each_service_encrypted_is_plain_in_the_cluster_and_asked_for_once() -> Result<()> {
+    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-clouds").await?);
+    let windlass = clouds.windlass(&story, &[], &[]).await?;
+    let vault = of_vault(&clouds.server.url(), "shop", "vault");
+    let mut files = vec![
+        ("all/vault.yaml".to_owned(), vault.secret("vault")?),
+        ("all/again.yaml".to_owned(), vault.secret("again")?),
+    ];
+    clouds.know(&vault);
+    for (name, sealed) in of_clouds() {
+        clouds.know(&sealed);
+        files.push((format!("all/{name}.yaml"), sealed.secret(name)?));
+        files.push((format!("all/{name}-2.yaml"), sealed.secret(&format!("{name}-2"))?));
+    }
+    let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
+    let _upstream = story.follow("app", &files).await?;
+    put_keys(&story, "keys", &credentials()?).await?;
+    story.kustomization("all", "app", spec("all", Some("keys"))).await?;
+    story.await_ready(&Target::kustomization("all")).await?;
+    for secret in ["vault", "again", "aws", "aws-2", "google", "google-2", "azure", "azure-2"] {
+        ensure_plain(&story, secret).await?;
+    }
+    let asked = clouds.asked();
+    // The login and the key of each; both of AWS's are at the root of their hosts.
+    let counts: Vec<usize> = asked.values().copied().collect();
+    ensure!(asked.len() == 5 && counts.iter().sum::<usize>() == 6, "{asked:?}");
+    ensure!(asked.get("PUT /v1/team/sops/decrypt/shop") == Some(&1), "{asked:?}");
+    ensure_silent(&story, &windlass, &SECRETS).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
+    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-vault").await?);
+    let windlass = clouds.windlass(&story, &[], &[]).await?;
+    let address = clouds.server.url();
+    let right = of_vault(&address, "shop", "vault");
+    clouds.know(&right);
+    let files = [
+        ("right/s.yaml", right.secret("right")?),
+        // Another key encrypted it.
+        ("wrong/s.yaml", of_vault(&address, "shop", "unknown").secret("wrong")?),
+        ("machine/s.yaml", of_vault("http://169.254.169.254", "shop", "vault").secret("machine")?),
+        ("stalled/s.yaml", of_vault(&address, "stalled", "vault").secret("stalled")?),
+        ("stalled/t.yaml", of_vault(&address, "stalled", "other").secret("stalled-too")?),
+    ];
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("right", "app", spec("right", Some("keys"))).await?;
+    for (token, wanted) in [
+        ("", "add `sops.vault-token` to the Secret of `spec.decryption.secretRef`"),
+        (
+            "hvs.wr0ng",
+            "403: permission denied: invalid token; check that the token in `sops.vault-token` is valid",
+        ),
+        (OTHER_TOKEN, "that its policies allow `update` of `team/sops/decrypt/shop`"),
+    ] {
+        put_keys(&story, "keys", &json!({"sops.vault-token": token})).await?;
+        let told = await_told(&story, "right", wanted).await?;
+        ensure!(told.starts_with("decryption failed for 'Secret.v1.[noGrp]/right'"), "{told}");
+        let read = story.read(&Target::new("v1", "Secret", "right")).await?;
+        ensure!(read.is_none(), "a Secret was applied that is still encrypted");
+        ensure_silent(&story, &windlass, &[CANARY, OTHER_TOKEN, "hvs.wr0ng"]).await?;
+    }
+    put_keys(&story, "keys", &json!({"sops.vault-token": VAULT_TOKEN})).await?;
+    story.await_ready(&Target::kustomization("right")).await?;
+    ensure_plain(&story, "right").await?;
+
+    clouds.server.hold("/stalled");
+    for (path, wanted) in [
+        ("wrong", "HTTP status 400: cipher: message authentication failed"),
+        ("machine", "`169.254.169.254` resolves to a link-local or cloud metadata address"),
+        ("stalled", "did not respond within 10s"),
+    ] {
+        story.kustomization(path, "app", spec(path, Some("keys"))).await?;
+        await_told(&story, path, wanted).await?;
+    }
+    // Meanwhile nothing else waits.
+    story.request(&Target::kustomization("right")).await?;
+    story.await_ready(&Target::kustomization("right")).await?;
+    ensure_silent(&story, &windlass, &SECRETS).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cloud_refuses_is_told_by_its_service() -> Result<()> {
+    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-refused").await?);
+    let windlass = clouds.windlass(&story, &[], &[]).await?;
+    for (_, sealed) in of_clouds() {
+        clouds.know(&sealed);
+    }
+    let no_role = "arn:aws:iam::123456789012:role/other";
+    let cases: [(&str, Sealed, Value, &str); 6] = [
+        (
+            "role",
+            of_aws(no_role, "shop"),
+            json!({}),
+            "is not granted: not authorized to perform sts:AssumeRole",
+        ),
+        (
+            "no-role",
+            of_aws("", "shop"),
+            json!({}),
+            "AccessDeniedException not authorized to perform: kms:Decrypt; check that",
+        ),
+        ("context", of_aws(ROLE, "other"), json!({}), "status 400: InvalidCiphertextException"),
+        (
+            "signature",
+            of_aws("", "shop"),
+            json!({"sops.aws-kms": "aws_access_key_id: a\naws_secret_access_key: b\n"}),
+            "InvalidSignatureException",
+        ),
+        (
+            "google",
+            of_google("unknown"),
+            json!({}),
+            "Decryption failed: the ciphertext is invalid.",
+        ),
+        (
+            "azure",
+            of_azure(),
+            json!({"sops.azure-kv": format!("tenantId: {AZURE_TENANT}\nclientId: c\nclientSecret: wr0ng-{AZURE_SECRET}\n")}),
+            "AADSTS7000215: Invalid client secret",
+        ),
+    ];
+    let mut files = Vec::new();
+    for (name, sealed, _, _) in &cases {
+        files.push((format!("{name}/s.yaml"), sealed.secret(name)?));
+    }
+    let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
+    let _upstream = story.follow("app", &files).await?;
+    for (name, _, other, _) in &cases {
+        let mut entries = credentials()?;
+        for (entry, value) in other.as_object().into_iter().flatten() {
+            entries[entry] = value.clone();
+        }
+        put_keys(&story, &format!("keys-{name}"), &entries).await?;
+        story.kustomization(name, "app", spec(name, Some(&format!("keys-{name}")))).await?;
+    }
+    for (name, _, _, wanted) in &cases {
+        let told = await_told(&story, name, wanted).await?;
+        ensure!(told.contains("failed to decrypt sops data key with "), "{told}");
+    }
+    ensure_silent(&story, &windlass, &SECRETS).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_secret_the_machine_decrypts_unless_tenants_are_separated() -> Result<()> {
+    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-machine").await?);
+    let machine = clouds.server.address().to_string();
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", ACCESS),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("GCE_METADATA_HOST", &machine),
+        ("AZURE_TENANT_ID", AZURE_TENANT),
+        ("AZURE_CLIENT_ID", "c"),
+        ("AZURE_CLIENT_SECRET", AZURE_SECRET),
+    ];
+    let windlass = clouds.windlass(&story, &[], &environment).await?;
+    let mut files = Vec::new();
+    for (name, sealed) in of_clouds() {
+        clouds.know(&sealed);
+        files.push((format!("{name}/s.yaml"), sealed.secret(name)?));
+    }
+    let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
+    let _upstream = story.follow("app", &files).await?;
+    for (name, _) in of_clouds() {
+        story.kustomization(name, "app", spec(name, None)).await?;
+        story.await_ready(&Target::kustomization(name)).await?;
+        ensure_plain(&story, name).await?;
+    }
+    ensure_silent(&story, &windlass, &SECRETS).await?;
+    drop(windlass);
+
+    clouds.asked();
+    let flags = ["--no-cross-namespace-refs=true"];
+    let windlass = clouds.windlass(&story, &flags, &environment).await?;
+    for (name, entry) in
+        [("aws", "sops.aws-kms"), ("google", "sops.gcp-kms"), ("azure", "sops.azure-kv")]
+    {
+        let wanted = format!(
+            "the identity of windlass is not used with --no-cross-namespace-refs; add credentials to `{entry}`"
+        );
+        await_told(&story, name, &wanted).await?;
+    }
+    let asked = clouds.asked();
+    ensure!(asked.is_empty(), "{asked:?}");
+    ensure_silent(&story, &windlass, &SECRETS).await?;
+    story.end().await
+}

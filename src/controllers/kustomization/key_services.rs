@@ -1,0 +1,153 @@
+//! Services that decrypt data keys, asked during a build: as whom, for how long, and what the build holds meanwhile.
+//!
+//! Elsewhere: the protocols (`sources::kms`), which keys of a file are asked for (`sops`), permits (`bases.rs`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sops::{Credentials, ServiceKey, Services};
+use sources::http::{Budgets, Clients};
+use sources::kms::Session;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
+
+use super::bases::SharedPermits;
+use crate::controllers::context::Context;
+use crate::time_limit::TimeLimit;
+
+/// How long all services of a build may take together, whatever `spec.timeout` is: meanwhile it keeps one of few permits.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The flag with which windlass's own identity decrypts nothing.
+const LOCKDOWN: &str = "--no-cross-namespace-refs";
+
+/// How data keys are decrypted by services.
+pub(crate) enum KeyServices {
+    /// Not at all, for this reason.
+    Refused(&'static str),
+    /// By asking them.
+    Reached(Box<Reached>),
+}
+
+/// What asking takes.
+pub(crate) struct Reached {
+    http: (Arc<Clients>, Arc<Budgets>),
+    without_identity: Option<&'static str>,
+    limit: Duration,
+    permits: SharedPermits,
+    runtime: Handle,
+    cancel: CancellationToken,
+}
+
+impl KeyServices {
+    /// What a build may ask, until `cancel`. Called within the runtime.
+    ///
+    /// Differs(flux): with the flag that separates tenants, none of them uses the identity that all would share.
+    pub(super) fn of(
+        context: &Context,
+        timeout: Duration,
+        permits: SharedPermits,
+        cancel: CancellationToken,
+    ) -> Self {
+        let is_locked_down = context.settings.no_cross_namespace_refs;
+        Self::Reached(Box::new(Reached {
+            http: (context.remotes.http.clone(), context.remotes.budgets.clone()),
+            without_identity: is_locked_down.then_some(LOCKDOWN),
+            limit: LIMIT.min(timeout),
+            permits,
+            runtime: Handle::current(),
+            cancel,
+        }))
+    }
+
+    /// Asks with the credentials of a Secret. What waits for a service or a permit does not count for the time limit.
+    pub(super) fn asked<'b>(
+        &'b self,
+        credentials: &'b Credentials,
+        time: &'b TimeLimit,
+    ) -> Asked<'b> {
+        let reached = match self {
+            Self::Refused(why) => Err(*why),
+            Self::Reached(it) => {
+                let session = Session::new(credentials, it.without_identity, it.http.clone());
+                let (session, left) = (RefCell::new(session), Cell::new(it.limit));
+                Ok(Asking { reached: it, session, left, time })
+            }
+        };
+        Asked { reached, known: RefCell::default() }
+    }
+}
+
+/// Data keys that one build may ask services for.
+const MOST_KEYS: usize = 256;
+
+/// A data key, or why there is none.
+type Answer = Result<Zeroizing<Vec<u8>>, String>;
+
+/// The services of one build, with their answers: many files have the same data key. They are overwritten at its end.
+pub(super) struct Asked<'b> {
+    reached: Result<Asking<'b>, &'static str>,
+    known: RefCell<HashMap<ServiceKey, Answer>>,
+}
+
+struct Asking<'b> {
+    reached: &'b Reached,
+    session: RefCell<Session<'b>>,
+    /// What is left of the time for services.
+    left: Cell<Duration>,
+    time: &'b TimeLimit,
+}
+
+impl Services for Asked<'_> {
+    /// Blocks; not from within a future.
+    fn decrypt(&self, key: &ServiceKey) -> Answer {
+        let asking = match &self.reached {
+            Ok(asking) => asking,
+            Err(why) => return Err(failed(key, why)),
+        };
+        if let Some(known) = self.known.borrow().get(key) {
+            return known.clone();
+        }
+        // Each may lead to a server of its own.
+        if self.known.borrow().len() >= MOST_KEYS || asking.left.get().is_zero() {
+            return Err(failed(key, "this build has asked services too often, or for too long"));
+        }
+        let answer = asking.ask(key);
+        self.known.borrow_mut().insert(key.clone(), answer.clone());
+        answer
+    }
+}
+
+fn failed(key: &ServiceKey, why: &str) -> String {
+    format!("failed to decrypt sops data key with {}: {why}", key.service())
+}
+
+impl Asking<'_> {
+    fn ask(&self, key: &ServiceKey) -> Answer {
+        let Reached { limit, permits, runtime, cancel, .. } = self.reached;
+        self.time.pause(|| {
+            permits.while_asking(|| {
+                let (begun, left) = (Instant::now(), self.left.get());
+                let mut session = self.session.borrow_mut();
+                let answer = runtime.block_on(async {
+                    tokio::select! {
+                        answer = session.decrypt(key) => answer.map_err(|error| error.to_string()),
+                        () = tokio::time::sleep(left) => Err(failed(
+                            key,
+                            &format!("the services of this build did not respond within {limit:?}"),
+                        )),
+                        () = cancel.cancelled() => Err(failed(key, "the build was canceled")),
+                    }
+                });
+                self.left.set(left.saturating_sub(begun.elapsed()));
+                answer
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

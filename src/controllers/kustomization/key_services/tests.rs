@@ -1,0 +1,128 @@
+//! A Vault on loopback: how often it is asked, and what a build holds until it answers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use golang::meter::Stop;
+use sops::Keys;
+use sources::http::Egress;
+use tokio::runtime::Runtime;
+
+use super::*;
+use crate::controllers::kustomization::bases::BuildPermits;
+use crate::controllers::permit::Permits;
+use crate::time_limit::TIME_LIMIT;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// A server that tells each request, and answers it when it is told to.
+fn server() -> (SocketAddr, Receiver<()>, Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let ((asked, is_asked), (answer, answered)) = (channel(), channel());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut request, mut buffer) = (stream.unwrap(), Vec::new(), [0; 1024]);
+            while !request.ends_with(b"}") {
+                let read = stream.read(&mut buffer).unwrap();
+                request.extend_from_slice(&buffer[..read]);
+            }
+            asked.send(()).unwrap();
+            if answered.recv().is_err() {
+                return;
+            }
+            let body = r#"{"data": {"plaintext": "a2V5"}}"#;
+            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+            let head = format!("{head} {}\r\n\r\n", body.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        }
+    });
+    (address, is_asked, answer)
+}
+
+fn key(address: SocketAddr, encrypted: &str) -> ServiceKey {
+    ServiceKey::Vault {
+        address: format!("http://{address}"),
+        engine_path: "sops".to_owned(),
+        key_name: "one".to_owned(),
+        encrypted: encrypted.to_owned(),
+    }
+}
+
+/// Services for a build with the only permit among those who build.
+fn services(building: &Permits, limit: Duration, cancel: &CancellationToken) -> KeyServices {
+    let permit = RUNTIME.block_on(building.acquire("shop"));
+    let permits = BuildPermits::of(
+        (building.clone(), Permits::new(1)),
+        "shop",
+        permit,
+        (RUNTIME.handle().clone(), cancel.clone()),
+    );
+    let egress = Egress::with_loopback();
+    let budgets = Arc::new(Budgets::within(egress.clone()));
+    KeyServices::Reached(Box::new(Reached {
+        http: (Arc::new(Clients::within(egress)), budgets),
+        without_identity: None,
+        limit,
+        permits: SharedPermits::new(permits),
+        runtime: RUNTIME.handle().clone(),
+        cancel: cancel.clone(),
+    }))
+}
+
+fn with_token() -> Keys {
+    Keys::import("apps/keys", [("sops.vault-token", b"t".as_slice())]).unwrap()
+}
+
+#[test]
+fn a_data_key_is_asked_for_once_and_meanwhile_others_build() {
+    let (address, is_asked, answer) = server();
+    let building = Permits::new(1);
+    let services = services(&building, LIMIT, &CancellationToken::new());
+    let work = std::thread::spawn(move || {
+        let (keys, time) = (with_token(), TimeLimit::start(TIME_LIMIT, &Stop::default()));
+        let asked = services.asked(keys.credentials(), &time);
+        let mut ask =
+            ["one", "one", "two"].into_iter().map(|text| asked.decrypt(&key(address, text)));
+        assert!(ask.all(|answer| answer.unwrap().as_slice() == b"key"));
+    });
+    for _ in 0..2 {
+        is_asked.recv().unwrap();
+        assert_eq!(building.free(), 1);
+        answer.send(()).unwrap();
+    }
+    work.join().unwrap();
+    assert!(is_asked.try_recv().is_err());
+    assert_eq!(building.free(), 1);
+}
+
+#[test]
+fn services_that_take_too_long_together_are_given_up_and_so_are_those_of_a_canceled_build() {
+    let (address, _is_asked, _answer) = server();
+    let (keys, time) = (with_token(), TimeLimit::start(TIME_LIMIT, &Stop::default()));
+    let told = |limit, cancel: &CancellationToken| {
+        let services = services(&Permits::new(1), limit, cancel);
+        let asked = services.asked(keys.credentials(), &time);
+        asked.decrypt(&key(address, "one")).unwrap_err()
+    };
+    let why = told(Duration::from_millis(100), &CancellationToken::new());
+    assert_eq!(
+        why,
+        "failed to decrypt sops data key with Vault: the services of this build did not respond within 100ms"
+    );
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    assert!(told(LIMIT, &cancel).ends_with("the build was canceled"));
+}
+
+#[test]
+fn where_no_service_is_asked_the_reason_is_told() {
+    let services = KeyServices::Refused("there are none");
+    let (keys, time) = (Keys::default(), TimeLimit::start(TIME_LIMIT, &Stop::default()));
+    let asked = services.asked(keys.credentials(), &time);
+    let key = key("127.0.0.1:1".parse().unwrap(), "one");
+    let why = asked.decrypt(&key).unwrap_err();
+    assert_eq!(why, "failed to decrypt sops data key with Vault: there are none");
+}
