@@ -3,14 +3,34 @@
 //!
 //! Elsewhere: Git (`git_server`), the control plane (`control_plane`), building programs (`binaries`).
 
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+pub mod alertmanager;
 pub mod aws_identity;
 pub mod azurite;
 pub mod charts;
 pub mod gcs;
 pub mod kms;
 mod log;
+pub mod nats;
 pub mod registry;
 pub mod s3;
 pub mod socks;
 pub mod web;
 pub mod webhook;
+
+/// A program on the `PATH` by one of its names.
+///
+/// # Errors
+/// Says by which package of Debian it is installed.
+fn installed(names: &[&str], package: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path);
+    let mut found = places.flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let found = found.find(|path: &PathBuf| Path::is_file(path));
+    found.with_context(|| {
+        format!("there is no `{}` on the PATH: apt-get install {package}", names.join("` or `"))
+    })
+}

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crds::notification::{Alert, Provider};
-use notify::{Event, ObjectReference, Outcome, Parcel, Request, Response, Step};
+use notify::{Event, NatsMessage, ObjectReference, Outcome, Request, Response, Step};
 use objects::Masking;
 use serde::Serialize;
 use serde_json::json;
@@ -22,7 +22,7 @@ use super::place::{Place, Site};
 use super::table::clean_line;
 use super::{FAILED, kind};
 use crate::controllers::delivery::attempt::{begin, masking, secrets};
-use crate::controllers::exchange::exchange;
+use crate::controllers::delivery::parcels::{Letter, Sender};
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -132,6 +132,7 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
     let dispatch = begin(event, &provider, &alert(&namespace, name)?, &secrets);
     let mut dispatch = dispatch.map_err(|error| anyhow!(error))?;
     let clients = Clients::within(Egress::with_loopback());
+    let sender = Sender { clients: &clients, lends_identity: true };
     let (mut said, mut step) = (Vec::new(), dispatch.delivery.start());
     let failure = loop {
         let (wait, parcel) = match step {
@@ -139,20 +140,24 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
             Step::Failed(failure) => break Some(dispatch.warning(&failure).message),
             Step::Send(wait, parcel) => (wait, parcel),
         };
-        let Parcel::Http(request) = parcel else {
-            break Some("windlass does not support this type of Providers yet".to_owned());
+        let letter = match sender.letter(parcel).await {
+            Ok(letter) => letter,
+            Err((why, _)) => break Some(why),
         };
-        let mut one = shown(&request, &masks);
+        let mut one = match &letter {
+            Letter::Request(request) | Letter::Message(request) => shown(request, &masks),
+            Letter::Nats(message) => published(message, &masks),
+        };
         if args.dry_run {
             said.push(one);
             break None;
         }
         tokio::time::sleep(wait).await;
         let begun = Instant::now();
-        let outcome: Outcome = exchange(&clients, &request).await;
+        let outcome = sender.send(&letter).await;
         one.answer = Some(answered(&outcome, &masks, begun.elapsed().as_millis()));
         said.push(one);
-        step = dispatch.delivery.answer(outcome);
+        step = dispatch.delivery.answer(letter.judged(outcome));
     };
     let failure = failure.or_else(|| said.last().and_then(fault));
     if report(&said, args.output)?.is_none() {
@@ -243,6 +248,17 @@ fn shown(request: &Request, masks: &Masking) -> Exchange {
     }
 }
 
+/// A message for NATS in the same form: its subject in place of a URL.
+fn published(message: &NatsMessage, masks: &Masking) -> Exchange {
+    Exchange {
+        method: "PUB".to_owned(),
+        url: masks.mask(&message.subject),
+        headers: BTreeMap::new(),
+        body: body(&message.data, masks),
+        answer: None,
+    }
+}
+
 fn answered(outcome: &Outcome, masks: &Masking, milliseconds: u128) -> Answer {
     match outcome {
         Ok(Response { status, body: text, .. }) => {
@@ -290,6 +306,8 @@ fn text(one: &Exchange) -> String {
 
 #[cfg(test)]
 mod tests {
+    use notify::Parcel;
+
     use super::*;
 
     #[test]

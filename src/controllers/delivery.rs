@@ -1,7 +1,8 @@
 //! Delivery: from events to what services are sent, by Alerts and Providers.
 //!
 //! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `deciding`), what was told lately
-//! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`).
+//! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`), what goes
+//! out (`parcels`, `nats`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`crate::events`), requests (`controllers::exchange`).
 
 pub(crate) mod attempt;
@@ -9,6 +10,8 @@ mod deciding;
 mod dispatch;
 mod lane;
 mod lanes;
+mod nats;
+pub(crate) mod parcels;
 mod repetitions;
 mod spool;
 

@@ -14,9 +14,6 @@ use super::delivery::{CONTROLLER, Lanes};
 use super::kind::Controlled;
 use super::record::Latest;
 
-/// Types of services that are not reached over HTTP alone. An event for one is reported as not delivered.
-const UNSUPPORTED: [&str; 3] = ["azureeventhub", "googlepubsub", "nats"];
-
 impl Controlled for Provider {
     const CONTROLLER: &'static str = CONTROLLER;
     const APPLIES: bool = false;
@@ -24,12 +21,11 @@ impl Controlled for Provider {
     type Memory = ();
 
     fn unsupported(&self) -> Vec<&'static str> {
-        let is_unsupported = UNSUPPORTED.contains(&&*self.spec.type_);
-        let fields = [
-            (is_unsupported, "spec.type"),
-            (self.spec.service_account_name.is_some(), "spec.serviceAccountName"),
-        ];
-        fields.into_iter().filter(|(has_it, _)| *has_it).map(|(_, field)| field).collect()
+        if self.spec.service_account_name.is_some() {
+            vec!["spec.serviceAccountName"]
+        } else {
+            Vec::new()
+        }
     }
 
     fn announcement(&self) -> String {

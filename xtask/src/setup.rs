@@ -27,8 +27,15 @@ const NEEDS: [Need; 4] = [
     },
 ];
 
-/// What the stories need beside that: one of their servers is a package of npm, and commits are signed with GnuPG.
-const FOR_STORIES: [Need; 2] = [
+/// What the stories need beside that: one of their servers is a package of npm, two services that are
+/// notified are packages of Debian, and commits are signed with GnuPG.
+const FOR_STORIES: [Need; 4] = [
+    Need { what: "nats-server", present: || runs("nats-server"), package: "nats-server" },
+    Need {
+        what: "prometheus-alertmanager",
+        present: || runs("prometheus-alertmanager"),
+        package: "prometheus-alertmanager",
+    },
     Need { what: "npm", present: || runs("npm"), package: "npm" },
     Need { what: "gpg", present: || runs("gpg"), package: "gnupg" },
 ];

@@ -11,7 +11,7 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 23] = [
+const STORIES: [&str; 24] = [
     "bed",
     "bootstrap",
     "bucket",
@@ -31,6 +31,7 @@ const STORIES: [&str; 23] = [
     "releases",
     "releases_alone",
     "restarts",
+    "services",
     "shards",
     "sources",
     "stories",

@@ -3,11 +3,11 @@
 //! Here: starting it open, with a password, over TLS; pushing artifacts to it, as `flux push artifact` would.
 //! It gives no tokens and no referrers: whoever needs those answers writes a server of their own.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -253,15 +253,6 @@ fn program() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("WINDLASS_REGISTRY").filter(|it| !it.is_empty()) {
         return Ok(PathBuf::from(given));
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let names = ["docker-registry", "registry"];
-    let places = std::env::split_paths(&path);
-    let mut found = places.flat_map(|folder: PathBuf| names.map(|name| folder.join(name)));
-    match found.find(|path: &PathBuf| Path::is_file(path)) {
-        Some(program) => Ok(program),
-        None => bail!(
-            "there is no `docker-registry` on the PATH: install it (`apt-get install docker-registry`), or name a \
-             program of github.com/distribution/distribution in WINDLASS_REGISTRY"
-        ),
-    }
+    super::installed(&["docker-registry", "registry"], "docker-registry")
+        .context("or name a program of github.com/distribution/distribution in WINDLASS_REGISTRY")
 }

@@ -197,7 +197,7 @@ fn signed(method: &str, host: &str, path: &str, body: &[u8]) -> BTreeMap<&'stati
 }
 
 /// HMAC with SHA-256, for keys of no more than a block.
-pub(super) fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
+pub fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let mut block = [0; 64];
     block[..key.len()].copy_from_slice(key);
     let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(text);

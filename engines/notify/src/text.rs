@@ -155,6 +155,11 @@ pub(crate) fn path_element(text: &str) -> String {
     escaped
 }
 
+/// Whether an element would be taken for a folder, although it is written as [`path_element`] does.
+pub(crate) fn is_relative(text: &str) -> bool {
+    matches!(text, "." | "..")
+}
+
 /// Two paths as one, without empty elements, `.` and `..`.
 pub(crate) fn join_path(one: &[u8], other: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();

@@ -14,10 +14,11 @@ use notify::{Dispatch, Failure, Outcome, Parcel, Secret, Stage, Step, Warning};
 use objects::Masking;
 use url::Url;
 
+use super::parcels::{Letter, Sender};
 use super::spool::Notification;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
-use crate::controllers::exchange::{exchange, retry_after};
+use crate::controllers::exchange::retry_after;
 use crate::controllers::expressions::{Broken, on_thread};
 use crate::controllers::permit::Permits;
 
@@ -229,12 +230,16 @@ async fn converse(
         let permit = permits.acquire(namespace).await;
         let begun = Instant::now();
         let allowed = left.min(REQUEST_LIMIT);
-        let outcome = tokio::time::timeout(allowed, send(context, &parcel)).await;
+        let sender = Sender {
+            clients: &context.remotes.http,
+            lends_identity: !context.settings.no_cross_namespace_refs,
+        };
+        let outcome = tokio::time::timeout(allowed, send(sender, parcel)).await;
         drop(permit);
         let late = |limit| format!("the service did not respond within {limit:?}");
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(_) if allowed < left => Err((late(allowed), true)),
+        let (outcome, letter) = match outcome {
+            Ok((outcome, letter)) => (outcome, letter),
+            Err(_) if allowed < left => (Err((late(allowed), true)), None),
             Err(_) => {
                 last.may_help = true;
                 let failure = Failure { stage: Stage::Post, message: late(limit) };
@@ -243,6 +248,10 @@ async fn converse(
         };
         left = left.saturating_sub(begun.elapsed());
         *last = judged(&outcome);
+        let outcome = match letter {
+            Some(letter) => letter.judged(outcome),
+            None => outcome,
+        };
         (dispatch, step) = answer(namespace, dispatch, outcome).await?;
     }
 }
@@ -261,14 +270,12 @@ async fn answer(
     if is_long { on_thread(namespace, read).await } else { Ok(read()) }
 }
 
-async fn send(context: &Context, parcel: &Parcel) -> Outcome {
-    let unsupported = match parcel {
-        Parcel::Http(request) => return exchange(&context.remotes.http, request).await,
-        Parcel::Nats(_) => "nats",
-        Parcel::PubSub(_) => "googlepubsub",
-        Parcel::EventHub(_) => "azureeventhub",
-    };
-    Err((format!("windlass does not support the type `{unsupported}` of Providers yet"), false))
+/// Sends a parcel; comes back with what it was on the wire, if it got so far.
+async fn send(sender: Sender<'_>, parcel: Parcel) -> (Outcome, Option<Letter>) {
+    match sender.letter(parcel).await {
+        Ok(letter) => (sender.send(&letter).await, Some(letter)),
+        Err(why) => (Err(why), None),
+    }
 }
 
 fn judged(outcome: &Outcome) -> Last {

@@ -1,11 +1,63 @@
-//! Type `azureeventhub`: the event as a message for an Event Hub, over AMQP.
+//! Type `azureeventhub`: the event as a message for an Event Hub.
+//!
+//! Differs(flux): the message is sent to the REST interface of the hub, not over AMQP; consumers see the same body.
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+
 use crate::event::Event;
-use crate::http::Flow;
+use crate::http::{Flow, Request};
 use crate::options::Options;
 use crate::parcel::{EventHubLogin, EventHubMessage, Parcel};
+use crate::text::{is_relative, path_element};
+
+/// What a token that is made of a shared key is good for, in seconds.
+const TOKEN_LIFE: i64 = 300;
+
+/// What the hosts of Azure's clouds end in.
+const DOMAINS: [&str; 4] = [
+    ".servicebus.windows.net",
+    ".servicebus.chinacloudapi.cn",
+    ".servicebus.usgovcloudapi.net",
+    ".servicebus.cloudapi.de",
+];
+
+impl EventHubMessage {
+    /// The request that sends it at a time, in seconds since 1970. `token` is that of the identity that sends, where
+    /// [`EventHubLogin::Identity`] wants one.
+    pub fn request(&self, now: i64, token: &str) -> Request {
+        let hub = format!("https://{}/{}", self.host, path_element(&self.hub));
+        let authorization = match &self.login {
+            EventHubLogin::SharedKey(name, key) => signature(&hub, name, key, now + TOKEN_LIFE),
+            EventHubLogin::Token(token) if token.starts_with("SharedAccessSignature ") => {
+                token.clone()
+            }
+            EventHubLogin::Token(token) => format!("Bearer {token}"),
+            EventHubLogin::Identity(_) => format!("Bearer {token}"),
+        };
+        Request::new("POST", format!("{hub}/messages?timeout=60&api-version=2014-01"))
+            .header("Authorization", authorization)
+            .header("Content-Type", "application/json")
+            .body(self.data.clone())
+    }
+}
+
+/// A shared access signature: what may be asked, until when, and who says so.
+fn signature(resource: &str, name: &str, key: &str, until: i64) -> String {
+    let encoded = |bytes: &[u8]| percent_encode(bytes, NON_ALPHANUMERIC).to_string();
+    let resource = encoded(resource.as_bytes());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+    let tag = hmac::sign(&key, format!("{resource}\n{until}").as_bytes());
+    let tag = encoded(STANDARD.encode(tag).as_bytes());
+    format!(
+        "SharedAccessSignature sr={resource}&sig={tag}&se={until}&skn={}",
+        encoded(name.as_bytes())
+    )
+}
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
     let shared = options.url.contains("SharedAccessKey");
@@ -28,6 +80,17 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         };
         EventHubMessage { host: host(&options.channel), hub: options.url, login, data }
     };
+    if is_relative(&message.hub) {
+        return Flow::refused("failed to create a eventhub: the name of the hub is invalid");
+    }
+    if message.host.contains(['/', '?', '#', '@', '\\']) {
+        return Flow::refused("failed to create a eventhub: the namespace is not a host name");
+    }
+    if matches!(message.login, EventHubLogin::Identity(_)) && !is_of_azure(&message.host) {
+        return Flow::refused(
+            "failed to create a eventhub: without a token, the channel has to be an Event Hubs namespace of Azure",
+        );
+    }
     let message = Parcel::EventHub(Box::new(message));
     Flow::Publish(
         message,
@@ -50,6 +113,14 @@ fn check(options: &Options, shared: bool) -> Result<(), &'static str> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a host is one of Azure's own: no other may get a token of the machine.
+fn is_of_azure(host: &str) -> bool {
+    let is_label = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    DOMAINS.iter().any(|domain| host.strip_suffix(domain).is_some_and(is_label))
 }
 
 fn host(namespace: &str) -> String {
@@ -88,4 +159,62 @@ fn by_shared_key(text: &str, data: Vec<u8>) -> Result<EventHubMessage, String> {
     )?;
     let host = endpoint.split_once("://").map_or(&*endpoint, |(_, rest)| rest);
     Ok(EventHubMessage { host: host.trim_end_matches('/').to_owned(), hub, login, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(login: EventHubLogin) -> EventHubMessage {
+        let (host, hub) = ("ns.servicebus.windows.net".to_owned(), "events".to_owned());
+        EventHubMessage { host, hub, login, data: b"{}".to_vec() }
+    }
+
+    /// The tag was computed with Python's `hmac` from the documented string to sign.
+    #[test]
+    fn a_shared_key_signs_the_address_of_the_hub_and_a_time() {
+        let login = EventHubLogin::SharedKey("send".to_owned(), "c2VjcmV0".to_owned());
+        let request = message(login).request(1_800_000_000, "");
+        assert_eq!(
+            request.url,
+            "https://ns.servicebus.windows.net/events/messages?timeout=60&api-version=2014-01"
+        );
+        assert_eq!(
+            request.get("authorization"),
+            Some(
+                "SharedAccessSignature sr=https%3A%2F%2Fns%2Eservicebus%2Ewindows%2Enet%2Fevents&sig=3Xmb0EFSPFp7mPwzLMamsebS5sTHMoPMWllWs9Uc5Rc%3D&se=1800000300&skn=send"
+            )
+        );
+    }
+
+    #[test]
+    fn the_token_of_the_machine_is_for_hosts_of_azure() {
+        assert!(is_of_azure("shop.servicebus.windows.net"));
+        for host in [
+            "x.servicebus.evil.example",
+            "evil.example/.servicebus.windows.net",
+            "evil.example#.servicebus.windows.net",
+            ".servicebus.windows.net",
+            "a@evil.example.servicebus.windows.net",
+        ] {
+            assert!(!is_of_azure(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_shown_as_it_was_given() {
+        for (login, shown) in [
+            (EventHubLogin::Token("ey.a.b".to_owned()), "Bearer ey.a.b"),
+            (
+                EventHubLogin::Token("SharedAccessSignature sr=a".to_owned()),
+                "SharedAccessSignature sr=a",
+            ),
+            (EventHubLogin::Identity(String::new()), "Bearer of-the-machine"),
+        ] {
+            assert_eq!(
+                message(login).request(0, "of-the-machine").get("authorization"),
+                Some(shown)
+            );
+        }
+    }
 }

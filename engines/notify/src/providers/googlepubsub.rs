@@ -1,9 +1,30 @@
 //! Type `googlepubsub`: the event as a message for a topic, with the headers of the Secret as attributes.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
 use crate::event::Event;
-use crate::http::Flow;
+use crate::http::{Flow, Request};
 use crate::options::Options;
 use crate::parcel::{Parcel, PubSubMessage};
+use crate::text::{is_relative, path_element};
+
+impl PubSubMessage {
+    /// The request that publishes it at a server such as `https://pubsub.googleapis.com`, with a token if there is one.
+    ///
+    /// Differs(flux): over REST, not gRPC.
+    pub fn request(&self, server: &str, token: Option<&str>) -> Request {
+        let (project, topic) = (path_element(&self.project), path_element(&self.topic));
+        let message = json!({"data": STANDARD.encode(&self.data), "attributes": self.attributes});
+        let url = format!("{server}/v1/projects/{project}/topics/{topic}:publish");
+        let request = Request::new("POST", url).json(&json!({"messages": [message]}));
+        match token {
+            Some(token) => request.bearer(token),
+            None => request,
+        }
+    }
+}
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
     let (project, topic) = (options.url, options.channel);
@@ -12,6 +33,9 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     }
     if topic.is_empty() {
         return Flow::refused("GCP Pub/Sub topic ID cannot be empty");
+    }
+    if is_relative(&project) {
+        return Flow::refused("GCP project ID is invalid");
     }
     let full = format!("projects/{project}/topics/{topic}");
     let message = PubSubMessage {
@@ -31,4 +55,31 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
             )
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_published_to_its_topic_and_to_no_other_path() {
+        let message = PubSubMessage {
+            project: "example.com:p".to_owned(),
+            topic: "../../a?b".to_owned(),
+            data: b"{}".to_vec(),
+            attributes: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
+            credentials: String::new(),
+        };
+        let request = message.request("https://pubsub.example.com", Some("t"));
+        assert_eq!(
+            request.url,
+            "https://pubsub.example.com/v1/projects/example.com:p/topics/..%2F..%2Fa%3Fb:publish"
+        );
+        assert_eq!(request.get("authorization"), Some("Bearer t"));
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        assert_eq!(body, json!({"messages": [{"data": "e30=", "attributes": {"a": "b"}}]}));
+        assert_eq!(message.request("", None).get("authorization"), None);
+    }
 }

@@ -1,0 +1,61 @@
+//! Prometheus's Alertmanager: Debian's `prometheus-alertmanager`.
+//!
+//! Here: running it without receivers of its own, and asking which alerts it has.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::control_plane::free_ports;
+use crate::harness::await_until;
+use crate::keeper::Keeper;
+
+/// A running server. Ends with this process, or when dropped.
+pub struct Alertmanager {
+    port: u16,
+    client: reqwest::Client,
+    _folder: TempDir,
+    _keeper: Keeper,
+}
+
+impl Alertmanager {
+    /// Starts it.
+    pub async fn start() -> Result<Self> {
+        let package = "prometheus-alertmanager";
+        let program = super::installed(&[package, "alertmanager"], package)?;
+        let folder = tempfile::Builder::new().prefix("windlass-alertmanager-").tempdir()?;
+        let [port] = free_ports()?;
+        let config = folder.path().join("config.yml");
+        let none = json!({"route": {"receiver": "none"}, "receivers": [{"name": "none"}]});
+        std::fs::write(&config, none.to_string())?;
+        let keeper = Keeper::start(None)?;
+        let mut command = Command::new(program);
+        command.arg(format!("--config.file={}", config.display()));
+        command.arg(format!("--storage.path={}", folder.path().join("data").display()));
+        command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        command.arg("--cluster.listen-address=");
+        drop(keeper.spawn(&mut command, &folder.path().join("log"))?);
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let server = Self { port, client, _folder: folder, _keeper: keeper };
+        await_until("Alertmanager to begin", Duration::from_secs(60), async || {
+            Ok(server.alerts().await.ok().map(drop))
+        })
+        .await?;
+        Ok(server)
+    }
+
+    /// The address of its interface.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The alerts that are active.
+    pub async fn alerts(&self) -> Result<Vec<Value>> {
+        let answer = self.client.get(format!("{}/api/v2/alerts", self.url())).send().await?;
+        let alerts: Value = answer.error_for_status()?.json().await?;
+        alerts.as_array().cloned().context("Alertmanager answered with no list")
+    }
+}

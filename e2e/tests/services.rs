@@ -1,0 +1,256 @@
+//! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
+//! their documents demand.
+//!
+//! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance notify`).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use e2e::authority::Authority;
+use e2e::harness::flux::{SOON, Upstream};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use e2e::servers::alertmanager::Alertmanager;
+use e2e::servers::nats::{Nats, PASSWORD, USER};
+use e2e::tls_front::TlsFront;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
+
+/// A Provider with the keys of its Secret, and an Alert for all Kustomizations.
+async fn provider(story: &Story, spec: Value, keys: &[(&str, &str)]) -> Result<()> {
+    let data: BTreeMap<_, _> = keys.iter().copied().collect();
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "service"}, "stringData": data});
+    story.apply_value(secret).await?;
+    let mut spec = spec;
+    spec["secretRef"] = json!({"name": "service"});
+    spec["timeout"] = json!("5s");
+    let object = json!({
+        "apiVersion": BETA, "kind": "Provider", "metadata": {"name": "service"}, "spec": spec});
+    story.apply_value(object).await?;
+    let alert = json!({
+        "apiVersion": BETA, "kind": "Alert", "metadata": {"name": "alert"},
+        "spec": {
+            "providerRef": {"name": "service"},
+            "eventSources": [{"kind": "Kustomization", "name": "*"}],
+        },
+    });
+    story.apply_value(alert).await.map(drop)
+}
+
+/// Applies a ConfigMap by a Kustomization, so that there is an event.
+async fn reconciled(story: &Story) -> Result<Upstream<'_>> {
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    Ok(upstream)
+}
+
+/// Checks that this is an event of the reconciled Kustomization.
+fn check(event: &Value, story: &Story) -> Result<()> {
+    let object = &event["involvedObject"];
+    ensure!(event["severity"] == "info" && event["metadata"]["revision"].is_string(), "{event}");
+    ensure!(object["name"] == "app" && object["namespace"] == story.namespace, "{event}");
+    Ok(())
+}
+
+/// Waits until the Alert says that a notification was given up, for a reason and without a secret.
+async fn await_given_up(story: &Story, reason: &str, secret: &str) -> Result<()> {
+    story.await_event("Alert", "alert", reason).await?;
+    let events = story.events("Alert", "alert").await?;
+    ensure!(!events.iter().any(|event| event.contains(secret)), "{events:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_has_the_event_on_its_subject_and_a_wrong_password_is_reported() -> Result<()> {
+    let story = Story::begin("nats").await?;
+    let server = Nats::start().await?;
+    let mut messages = server.subscribe("flux.>").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let address = format!("nats://{}", server.address());
+    let spec = json!({"type": "nats", "address": address, "channel": "flux.events"});
+    provider(&story, spec.clone(), &[("username", USER), ("password", "wr0ng-passw0rd")]).await?;
+    let upstream = reconciled(&story).await?;
+    await_given_up(&story, "Authorization Violation", "wr0ng").await?;
+
+    provider(&story, spec, &[("username", USER), ("password", PASSWORD)]).await?;
+    upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    let received = tokio::time::timeout(SOON, messages.recv()).await;
+    let received = received.context("NATS was sent nothing")?.context("NATS is gone")?;
+    let event: Value = serde_json::from_slice(&received)?;
+    check(&event, &story)?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alertmanager_has_an_alert_of_a_failure() -> Result<()> {
+    let story = Story::begin("alertmanager").await?;
+    let server = Alertmanager::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let address = format!("{}/api/v2/alerts/", server.url());
+    provider(&story, json!({"type": "alertmanager", "address": address}), &[]).await?;
+    let _upstream = story.follow("app", &[("map.yaml", "kind: [".to_owned())]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let alert = story
+        .await_until("an alert of the failure", SOON, async || {
+            let alerts = server.alerts().await?;
+            Ok(alerts.into_iter().find(|alert| alert["labels"]["reason"] == "BuildFailed"))
+        })
+        .await?;
+    let labels = &alert["labels"];
+    ensure!(labels["alertname"] == "FluxKustomizationBuildfailed", "{alert}");
+    ensure!(labels["severity"] == "error" && labels["name"] == "app", "{alert}");
+    ensure!(labels["namespace"] == story.namespace, "{alert}");
+    story.end().await
+}
+
+/// A request that a double was sent.
+#[derive(Clone)]
+struct Asked {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+/// A service that keeps requests, and answers as a function of them says.
+#[derive(Clone)]
+struct Double {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    judge: fn(&Asked) -> StatusCode,
+}
+
+impl Double {
+    async fn start(judge: fn(&Asked) -> StatusCode) -> Result<(SocketAddr, Self)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let double = Self { asked: Arc::default(), judge };
+        let router = Router::new().fallback(take).with_state(double.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok((address, double))
+    }
+
+    /// The bodies of those that were accepted.
+    fn accepted(&self) -> Vec<Vec<u8>> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let accepted = asked.iter().filter(|asked| (self.judge)(asked).is_success());
+        accepted.map(|asked| asked.body.clone()).collect()
+    }
+
+    /// Waits for a body that was accepted.
+    async fn await_body(&self, story: &Story) -> Result<Vec<u8>> {
+        story.await_until("a message", SOON, async || Ok(self.accepted().pop())).await.with_context(
+            || {
+                let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+                let lines =
+                    asked.iter().map(|it| format!("{} {} {:?}", it.method, it.uri, it.headers));
+                lines.collect::<Vec<_>>().join("\n")
+            },
+        )
+    }
+}
+
+async fn take(
+    State(double): State<Double>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: axum::body::Bytes,
+) -> StatusCode {
+    let asked = Asked { method, uri, headers, body: body.to_vec() };
+    let status = (double.judge)(&asked);
+    double.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+    status
+}
+
+/// "Send event" of the REST interface of Event Hubs: `POST /{hub}/messages` with a shared access signature of the hub.
+fn judge_event_hub(asked: &Asked) -> StatusCode {
+    let header =
+        |name: &str| asked.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    if asked.method != Method::POST || asked.uri.path() != "/events/messages" {
+        return StatusCode::NOT_FOUND;
+    }
+    let signed = || -> Option<bool> {
+        let pairs = header("authorization").strip_prefix("SharedAccessSignature ")?;
+        let pairs: Vec<(&str, &str)> =
+            pairs.split('&').filter_map(|it| it.split_once('=')).collect();
+        let of = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1);
+        let (resource, until) = (of("sr")?, of("se")?);
+        let plain = percent_encoding::percent_decode_str(resource).decode_utf8().ok()?;
+        let is_hub = plain == format!("https://{}/events", header("host"));
+        let tag = e2e::servers::s3::hmac(b"hub-k3y", format!("{resource}\n{until}").as_bytes());
+        let shown = percent_encoding::percent_decode_str(of("sig")?).decode_utf8().ok()?;
+        let is_valid = until.parse::<i64>().ok()? > jiff::Timestamp::now().as_second();
+        Some(is_hub && is_valid && of("skn")? == "send" && shown == STANDARD.encode(tag))
+    };
+    if signed() == Some(true) { StatusCode::CREATED } else { StatusCode::UNAUTHORIZED }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_hub_takes_a_message_that_its_key_signed() -> Result<()> {
+    let story = Story::begin("eventhub").await?;
+    let (address, hub) = Double::start(judge_event_hub).await?;
+    let authority = Authority::generate()?;
+    let front = TlsFront::start(address, &authority, false).await?;
+    let trusted = tempfile::NamedTempFile::new()?;
+    std::fs::write(trusted.path(), authority.certificate())?;
+    let trusted = trusted.path().to_string_lossy().into_owned();
+    let _windlass = Windlass::start_for_with(&story, &[], &[("SSL_CERT_FILE", &trusted)]).await?;
+    let connection = |key: &str| {
+        let host = front.address();
+        format!(
+            "Endpoint=sb://{host}/;SharedAccessKeyName=send;SharedAccessKey={key};EntityPath=events"
+        )
+    };
+    let spec = json!({"type": "azureeventhub"});
+    provider(&story, spec.clone(), &[("address", &connection("wr0ng"))]).await?;
+    let upstream = reconciled(&story).await?;
+    await_given_up(&story, "failed to send msg: the service answered with status 401", "wr0ng")
+        .await?;
+
+    provider(&story, spec, &[("address", &connection("hub-k3y"))]).await?;
+    upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    let event: Value = serde_json::from_slice(&hub.await_body(&story).await?)?;
+    check(&event, &story)?;
+    story.end().await
+}
+
+/// "projects.topics.publish" of Pub/Sub, as its emulator takes it: without a login.
+fn judge_pubsub(asked: &Asked) -> StatusCode {
+    let path = asked.uri.path();
+    if asked.method != Method::POST || path != "/v1/projects/shop/topics/events:publish" {
+        return StatusCode::NOT_FOUND;
+    }
+    let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+    let is_message =
+        body["messages"][0]["data"].as_str().is_some_and(|it| STANDARD.decode(it).is_ok());
+    if is_message { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pub_sub_has_the_event_with_the_headers_of_the_secret_as_attributes() -> Result<()> {
+    let story = Story::begin("pubsub").await?;
+    let (address, service) = Double::start(judge_pubsub).await?;
+    let address = address.to_string();
+    let environment = [("PUBSUB_EMULATOR_HOST", address.as_str())];
+    let _windlass = Windlass::start_for_with(&story, &[], &environment).await?;
+    let spec = json!({"type": "googlepubsub", "address": "shop", "channel": "events"});
+    provider(&story, spec, &[("headers", "team: checkout\n")]).await?;
+    reconciled(&story).await?;
+    let body: Value = serde_json::from_slice(&service.await_body(&story).await?)?;
+    let message = &body["messages"][0];
+    ensure!(message["attributes"] == json!({"team": "checkout"}), "{body}");
+    let event = STANDARD.decode(message["data"].as_str().unwrap_or_default())?;
+    check(&serde_json::from_slice(&event)?, &story)?;
+    story.end().await
+}
