@@ -24,7 +24,7 @@ use crate::controllers::context::Context;
 use crate::controllers::delivery::logged;
 use crate::controllers::exchange::exchange;
 use crate::controllers::expressions::{Broken, on_thread};
-use crate::controllers::permit::Permits;
+use crate::controllers::permit::{Permit, Permits};
 
 /// Longest time that sending a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
@@ -35,8 +35,9 @@ const RECEIVE_LIMIT: Duration = Duration::from_secs(60);
 /// How old the list of paths is at least before a path that is not in it has the list made again.
 const LISTED_AGAIN: Duration = Duration::from_millis(200);
 
-/// How many requests of a Receiver are dealt with at once.
-const AT_ONCE: usize = 32;
+/// How many requests of a Receiver are under way at once: as many as one client may have connections, so that none of a burst
+/// is lost. Most of them wait, without a body, for a permit or for the next annotation.
+const AT_ONCE: usize = 128;
 
 /// Longest time for a request to an issuer of tokens, and how many one request of a webhook may cause.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
@@ -126,6 +127,8 @@ pub(crate) fn hooks(context: Arc<Context>) -> Router {
 }
 
 async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
+    // What a webhook tells of happened before it was sent: an annotation from now on counts for it.
+    let came = tokio::time::Instant::now();
     // Parity(flux): the length is checked before anything else. Differs(flux): a body without a length is not read before it
     // is known that somebody wants it.
     let length =
@@ -139,7 +142,7 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
     let answer = match hooks.enter(&format!("{namespace}/{name}")) {
         None => Err((503, "too many requests are under way".to_owned())),
         Some(_under_way) => {
-            let _permit = hooks.bodies.acquire(&namespace).await;
+            let permit = hooks.bodies.acquire(&namespace).await;
             let headers = request.headers().iter().map(|(name, value)| {
                 (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
             });
@@ -148,7 +151,7 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
             match read.await {
                 Ok(Ok(body)) => {
                     let hook = Hook { headers, body: body.into() };
-                    let received = hooks.receive(&namespace, &receiver, hook);
+                    let received = hooks.receive(&namespace, &receiver, (hook, permit), came);
                     let received = tokio::time::timeout(RECEIVE_LIMIT, received).await;
                     let late = |_| Err((503, format!("it took longer than {RECEIVE_LIMIT:?}")));
                     received.unwrap_or_else(late)
@@ -210,7 +213,8 @@ impl Hooks {
         &self,
         namespace: &str,
         receiver: &Receiver,
-        hook: Hook,
+        (hook, permit): (Hook, Permit),
+        came: tokio::time::Instant,
     ) -> Result<u16, (u16, String)> {
         let engine = Arc::new(super::read(receiver).map_err(|error| (500, error))?);
         let secret = match &receiver.spec.secret_ref {
@@ -225,10 +229,12 @@ impl Hooks {
         };
         let accepted = self.admit(namespace, &engine, secret, hook).await?;
         let selection = self.select(namespace, &engine, accepted).await?;
+        // What is left waits for its turn, and has no body any more.
+        drop(permit);
         let mut status = selection.status;
         let mut errors = selection.errors;
         for target in &selection.targets {
-            if let Err(error) = self.wakes.request(&self.cluster, target).await {
+            if let Err(error) = self.wakes.request(&self.cluster, target, came).await {
                 status = 500;
                 let (kind, name) = (&target.kind, &target.name);
                 errors.push(format!(

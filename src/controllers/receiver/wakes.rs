@@ -44,19 +44,19 @@ impl Wakes {
         all.entry(target.clone()).or_default().clone()
     }
 
-    /// Has an object reconciled by `annotate`, or by somebody else who came later.
+    /// Has an object reconciled by `annotate` for a request that came at a time, unless that was done since.
     ///
     /// # Errors
     /// What `annotate` says; the next one who waits tries again.
     async fn wake<F>(
         &self,
         target: &Target,
+        came: Instant,
         annotate: impl FnOnce() -> F,
     ) -> Result<(), ClusterError>
     where
         F: Future<Output = Result<(), ClusterError>>,
     {
-        let came = Instant::now();
         let turn = self.turn(target);
         let mut last = turn.lock().await;
         if let Some(at) = *last {
@@ -71,7 +71,7 @@ impl Wakes {
         Ok(())
     }
 
-    /// Has an object reconciled.
+    /// Has an object reconciled for a request that came at a time.
     ///
     /// # Errors
     /// The server's refusal, or no answer.
@@ -79,6 +79,7 @@ impl Wakes {
         &self,
         cluster: &Cluster,
         target: &Target,
+        came: Instant,
     ) -> Result<(), ClusterError> {
         let annotate = || async {
             let resource = cluster.resource(&Gvk::new(&target.api_version, &target.kind)).await?;
@@ -87,7 +88,7 @@ impl Wakes {
             let place = (&*target.namespace, &*target.name);
             cluster.merge_patch(&resource, place, &patch, CONTROLLER).await.map(drop)
         };
-        self.wake(target, annotate).await
+        self.wake(target, came, annotate).await
     }
 }
 
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_burst_is_annotated_twice_and_another_object_has_its_own_turn() {
+    async fn a_burst_is_annotated_once_and_another_object_has_its_own_turn() {
         let (wakes, count) = (wakes(Duration::from_millis(20)), AtomicUsize::new(0));
         let annotate = || async {
             count.fetch_add(1, Ordering::SeqCst);
@@ -119,10 +120,13 @@ mod tests {
             Ok(())
         };
         let (one, other) = (target("one"), target("other"));
-        let burst = futures::future::join_all((0..100).map(|_| wakes.wake(&one, annotate)));
-        let (burst, alone) = tokio::join!(burst, wakes.wake(&other, annotate));
+        let came = Instant::now();
+        let burst = futures::future::join_all((0..100).map(|_| wakes.wake(&one, came, annotate)));
+        let (burst, alone) = tokio::join!(burst, wakes.wake(&other, came, annotate));
         assert!(burst.iter().all(Result::is_ok) && alone.is_ok());
-        // The first of the burst, one for all others of it, and the other object's.
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+        // What comes after an annotation began is not in it.
+        assert!(wakes.wake(&one, Instant::now(), annotate).await.is_ok());
         assert_eq!(count.load(Ordering::SeqCst), 3);
     }
 
@@ -130,13 +134,13 @@ mod tests {
     async fn what_failed_is_tried_by_the_next() {
         let wakes = wakes(Duration::ZERO);
         let failed = || async { Err(ClusterError::NoAnswer("gone".to_owned())) };
-        assert!(wakes.wake(&target("one"), failed).await.is_err());
+        assert!(wakes.wake(&target("one"), Instant::now(), failed).await.is_err());
         let count = AtomicUsize::new(0);
         let annotate = || async {
             count.fetch_add(1, Ordering::SeqCst);
             Ok(())
         };
-        assert!(wakes.wake(&target("one"), annotate).await.is_ok());
+        assert!(wakes.wake(&target("one"), Instant::now(), annotate).await.is_ok());
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 
@@ -145,7 +149,7 @@ mod tests {
         let wakes = wakes(Duration::ZERO);
         for at in 0..10 {
             let done = || async { Ok(()) };
-            wakes.wake(&target(&at.to_string()), done).await.unwrap();
+            wakes.wake(&target(&at.to_string()), Instant::now(), done).await.unwrap();
         }
         assert_eq!(wakes.turns.lock().unwrap().len(), 1);
     }
