@@ -30,9 +30,17 @@ pub(crate) struct Recipe {
     pub(crate) module: &'static str,
     pub(crate) package: &'static str,
     pub(crate) link_flags: &'static str,
-    /// A file that the package embeds and that its module does not carry: an empty one is put there. What the program
-    /// does with it does not work.
-    pub(crate) lacks: Option<&'static str>,
+    pub(crate) lacks: Lacks,
+}
+
+/// What of the sources of a program its modules do not carry.
+pub(crate) enum Lacks {
+    /// They carry all of it.
+    Nothing,
+    /// A file that the package embeds: an empty one is put there. What the program does with it does not work.
+    File(&'static str),
+    /// The program itself: it is `testbed/<module>/<name>`, and uses what is internal to a module that is named here.
+    Program(&'static str),
 }
 
 /// Programs that share a folder of the cache: when one would be built otherwise, all are built again.
@@ -47,12 +55,12 @@ pub(crate) struct Set {
 impl Recipe {
     /// A program that is called as its module and wants nothing else.
     pub(crate) const fn plain(name: &'static str, package: &'static str) -> Self {
-        Self { name, module: name, package, link_flags: STRIP, lacks: None }
+        Self { name, module: name, package, link_flags: STRIP, lacks: Lacks::Nothing }
     }
 }
 
 const fn kubernetes(name: &'static str, package: &'static str) -> Recipe {
-    Recipe { name, module: "kubernetes", package, link_flags: KUBERNETES, lacks: None }
+    Recipe { name, module: "kubernetes", package, link_flags: KUBERNETES, lacks: Lacks::Nothing }
 }
 
 const BED: Set = Set {
@@ -233,7 +241,11 @@ fn build(recipe: &Recipe, bin: &Path, position: &str) -> Result<()> {
     let errors = bin.join(format!(".{name}.log"));
     say(&format!("building {name} ({position}); the first time this takes minutes"));
     let start = Instant::now();
-    let completed = recipe.lacks.map(|path| completed(recipe, bin, path)).transpose()?;
+    let completed = match recipe.lacks {
+        Lacks::Nothing => None,
+        Lacks::File(path) => Some(with_file(recipe, bin, path)?),
+        Lacks::Program(module) => Some(with_program(recipe, bin, module)?),
+    };
     let sources = completed.as_ref().map(|it| it.path().to_owned());
     let mut go = go(&sources.unwrap_or_else(|| testbed().join(recipe.module)))
         .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", recipe.link_flags, "-o"])
@@ -272,24 +284,81 @@ fn go(folder: &Path) -> Command {
     command
 }
 
-/// A copy of a module with all that it needs, and an empty file where one is missing.
-fn completed(recipe: &Recipe, bin: &Path, missing: &str) -> Result<tempfile::TempDir> {
+/// The folder with the sources of a module, such as `example.com/module@v1.2.3`; it is fetched if it is not there.
+///
+/// # Errors
+/// It cannot be fetched.
+pub fn module(name: &str) -> Result<PathBuf> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Fetched {
+        dir: Option<PathBuf>,
+    }
+    check_go(GO)?;
+    let folder = tempfile::tempdir()?;
+    let said = run_go(folder.path(), &["mod", "download", "-json", name])?;
+    let fetched: Fetched = serde_json::from_str(&said)?;
+    fetched.dir.with_context(|| format!("{name} has no folder"))
+}
+
+/// Runs `go` in a folder; what it prints.
+fn run_go(folder: &Path, arguments: &[&str]) -> Result<String> {
+    let output = go(folder).args(arguments).output().context("cannot start `go`")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`go {}` failed:\n{told}", arguments.join(" "));
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// A folder with the module of a recipe, without sources.
+fn copy_of_module(recipe: &Recipe, bin: &Path) -> Result<tempfile::TempDir> {
     let copy = tempfile::Builder::new().prefix(".sources-").tempdir_in(bin)?;
     for file in ["go.mod", "go.sum"] {
         std::fs::copy(testbed().join(recipe.module).join(file), copy.path().join(file))
             .with_context(|| format!("cannot copy {file} of {}", recipe.module))?;
     }
+    Ok(copy)
+}
+
+/// A copy of a module with all that it needs, and an empty file where one is missing.
+fn with_file(recipe: &Recipe, bin: &Path, missing: &str) -> Result<tempfile::TempDir> {
+    let copy = copy_of_module(recipe, bin)?;
     // With `-e` the missing file is no end.
-    let vendored = go(copy.path()).args(["mod", "vendor", "-e"]).output();
-    let vendored = vendored.context("cannot start `go`")?;
-    let told = String::from_utf8_lossy(&vendored.stderr);
-    ensure!(vendored.status.success(), "`go mod vendor` of {} failed:\n{told}", recipe.name);
+    run_go(copy.path(), &["mod", "vendor", "-e"])?;
     let file = copy.path().join("vendor").join(missing);
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
     std::fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))?;
     Ok(copy)
+}
+
+/// A copy of a module that takes another one from a copy in it, to which a program of ours was added.
+fn with_program(recipe: &Recipe, bin: &Path, module: &str) -> Result<tempfile::TempDir> {
+    let copy = copy_of_module(recipe, bin)?;
+    run_go(copy.path(), &["mod", "download", module])?;
+    let sources = run_go(copy.path(), &["list", "-m", "-f", "{{.Dir}}", module])?;
+    let changed = copy.path().join("changed");
+    copy_folder(Path::new(&sources), &changed)?;
+    copy_folder(&testbed().join(recipe.module).join(recipe.name), &changed.join(recipe.name))?;
+    run_go(copy.path(), &["mod", "edit", &format!("-replace={module}=./changed")])?;
+    Ok(copy)
+}
+
+/// Copies the files of a folder and of those below it; they may be written to.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    let failed = || format!("cannot copy {}", from.display());
+    std::fs::create_dir_all(to).with_context(failed)?;
+    for entry in std::fs::read_dir(from).with_context(failed)? {
+        let entry = entry.with_context(failed)?;
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_folder(&path, &copy)?;
+        } else {
+            let content = std::fs::read(&path).with_context(failed)?;
+            std::fs::write(copy, content).with_context(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// From Go 1.21 on, `go` fetches by itself the newer toolchain that a module asks for.

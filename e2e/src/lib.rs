@@ -1,6 +1,6 @@
 //! The test bed and the stories told on it.
 //!
-//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`servers`], [`proxy`]),
+//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`servers`], [`proxy`], [`signer`]),
 //! what is between them and the program ([`api_proxy`], [`relay`], [`tls_front`]),
 //! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
 //! Programs whose answers are right by definition are built the same way ([`oracle`]).
@@ -22,4 +22,5 @@ pub mod proxy;
 pub mod random;
 pub mod relay;
 pub mod servers;
+pub mod signer;
 pub mod tls_front;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use crate::binaries::{GO, Recipe, STRIP, Set};
+use crate::binaries::{GO, Lacks, Recipe, STRIP, Set};
 
 const HELM: Set = Set {
     recipes: &[
@@ -18,9 +18,15 @@ const HELM: Set = Set {
             package: "helm.sh/helm/v4/cmd/helm",
             // Charts see the version; without this it is v4.2, which no release calls itself.
             link_flags: "-s -w -X helm.sh/helm/v4/internal/version.version=v4.2.4",
-            lacks: None,
+            lacks: Lacks::Nothing,
         },
-        Recipe { name: "renders", module: "helm", package: ".", link_flags: STRIP, lacks: None },
+        Recipe {
+            name: "renders",
+            module: "helm",
+            package: ".",
+            link_flags: STRIP,
+            lacks: Lacks::Nothing,
+        },
     ],
     module_files: &["helm/go.mod", "helm/go.sum", "helm/main.go"],
     advice: GO,
@@ -62,6 +68,31 @@ const SOURCE_CONTROLLER: Set = Set {
     advice: GO,
 };
 
+const NOTIFICATION_CONTROLLER: Set = Set {
+    recipes: &[Recipe::plain(
+        "notification-controller",
+        "github.com/fluxcd/notification-controller",
+    )],
+    module_files: &["notification-controller/go.mod", "notification-controller/go.sum"],
+    advice: GO,
+};
+
+const DECRYPTS: Set = Set {
+    recipes: &[Recipe {
+        name: "decrypts",
+        module: "kustomize-controller",
+        package: "github.com/fluxcd/kustomize-controller/decrypts",
+        link_flags: STRIP,
+        lacks: Lacks::Program("github.com/fluxcd/kustomize-controller"),
+    }],
+    module_files: &[
+        "kustomize-controller/go.mod",
+        "kustomize-controller/go.sum",
+        "kustomize-controller/decrypts/main.go",
+    ],
+    advice: GO,
+};
+
 const FLUX: Set = Set {
     recipes: &[Recipe {
         name: "flux",
@@ -69,7 +100,7 @@ const FLUX: Set = Set {
         package: "github.com/fluxcd/flux2/v2/cmd/flux",
         link_flags: "-s -w -X main.VERSION=2.9.5",
         // Only `flux install` and `flux bootstrap` need it.
-        lacks: Some("github.com/fluxcd/flux2/v2/cmd/flux/manifests/none.yaml"),
+        lacks: Lacks::File("github.com/fluxcd/flux2/v2/cmd/flux/manifests/none.yaml"),
     }],
     module_files: &["flux/go.mod", "flux/go.sum"],
     advice: GO,
@@ -92,6 +123,8 @@ pub enum Oracle {
     KustomizeController,
     /// Flux's controller of sources, which the other two need.
     SourceController,
+    /// Flux's controller of notifications, which windlass is measured beside.
+    NotificationController,
     /// Flux's command line, by which people observe what windlass keeps, and tell it what to do.
     Flux,
 }
@@ -107,6 +140,7 @@ impl Oracle {
             Self::HelmController => "helm-controller",
             Self::KustomizeController => "kustomize-controller",
             Self::SourceController => "source-controller",
+            Self::NotificationController => "notification-controller",
             Self::Flux => "flux",
         }
     }
@@ -121,6 +155,7 @@ impl Oracle {
             Self::HelmController => "helm-controller v1.6.3",
             Self::KustomizeController => "kustomize-controller v1.9.5",
             Self::SourceController => "source-controller v1.9.3",
+            Self::NotificationController => "notification-controller v1.9.3",
             Self::Flux => "flux v2.9.5",
         }
     }
@@ -138,6 +173,7 @@ impl Oracle {
             Self::HelmController => program(&HELM_CONTROLLER, self.name()),
             Self::KustomizeController => program(&KUSTOMIZE_CONTROLLER, self.name()),
             Self::SourceController => program(&SOURCE_CONTROLLER, self.name()),
+            Self::NotificationController => program(&NOTIFICATION_CONTROLLER, self.name()),
             Self::Flux => program(&FLUX, self.name()),
         }
     }
@@ -149,6 +185,15 @@ impl Oracle {
 /// As [`Oracle::ensure`].
 pub fn renders() -> Result<PathBuf> {
     program(&HELM, "renders")
+}
+
+/// A program that decrypts Secrets many times with the decryptor of the kustomize-controller, and makes them before: its
+/// sources have the details.
+///
+/// # Errors
+/// As [`Oracle::ensure`].
+pub fn decrypts() -> Result<PathBuf> {
+    program(&DECRYPTS, "decrypts")
 }
 
 fn program(set: &Set, name: &str) -> Result<PathBuf> {
@@ -175,6 +220,11 @@ mod tests {
                 "github.com/fluxcd/kustomize-controller",
             ),
             (Oracle::SourceController, "source-controller", "github.com/fluxcd/source-controller"),
+            (
+                Oracle::NotificationController,
+                "notification-controller",
+                "github.com/fluxcd/notification-controller",
+            ),
             (Oracle::Flux, "flux", "github.com/fluxcd/flux2/v2"),
         ] {
             let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();

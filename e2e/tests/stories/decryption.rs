@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::{Story, Target};
+use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
 /// The key that opens the recorded files, as it must not be told.
@@ -177,5 +178,96 @@ async fn a_mac_counts_where_it_is_required() -> Result<()> {
     ensure!(story.expect(&db).await?.data["type"] == "Opaque", "the forged file was applied");
     story.merge(&target, mac("Sometimes")).await?;
     await_told(&story, "set it to Require or Ignore").await?;
+    story.end().await
+}
+
+/// The module whose tests have encrypted files of every kind, and the folder of them.
+const OF_FLUX: &str = "github.com/fluxcd/kustomize-controller@v1.9.5";
+const CASES: &str = "internal/controller/testdata/sops";
+
+/// All files below a folder of Flux's, by their paths from there.
+fn files_of_flux(folder: &str) -> Result<Vec<(String, String)>> {
+    let top = e2e::binaries::module(OF_FLUX)?.join(CASES).join(folder);
+    let (mut files, mut open) = (Vec::new(), vec![top.clone()]);
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).with_context(|| next.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(&top)?.display().to_string();
+                files.push((name, std::fs::read_to_string(&path)?));
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// What kustomize-controller's own test demands of the same files. The file for Vault is plain there, until a server
+/// encrypts it (`clouds.rs`).
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "reads the sources of kustomize-controller: cargo xtask test --thorough"
+)]
+async fn what_the_tests_of_flux_encrypted_is_plain_in_the_cluster() -> Result<()> {
+    let story = Story::with_windlass("decryption-flux").await?;
+    let keys = |name: &str, files: &[&str]| -> Result<Vec<(String, String)>> {
+        let all = files_of_flux("keys")?;
+        let found = all.into_iter().filter(|(file, _)| files.contains(&file.as_str()));
+        let keys =
+            found.map(|(file, key)| (file.replace(".txt", ".agekey"), key)).collect::<Vec<_>>();
+        ensure!(keys.len() == files.len(), "{name} lacks keys");
+        Ok(keys)
+    };
+    put_keys(&story, "sops", &keys("sops", &["age.txt", "age-pq.txt", "pgp.asc"])?).await?;
+    put_keys(&story, "global", &keys("global", &["age-global.txt"])?).await?;
+
+    // One base is on a server of theirs.
+    let web = WebServer::start().await?;
+    let base = "apiVersion: v1\nkind: Namespace\nmetadata: {name: base}\n";
+    let base = web.put("/namespace.yaml", base);
+    let mut files = files_of_flux("")?;
+    for (path, text) in &mut files {
+        if path == "remote/kustomization.yaml" {
+            let lines = text.lines().map(|line| match line.split_once("- https://") {
+                Some((before, _)) => format!("{before}- {base}\n"),
+                None => format!("{line}\n"),
+            });
+            *text = lines.collect();
+        }
+    }
+    let _upstream = story.follow("app", &borrowed(&files)).await?;
+    let own = json!({"targetNamespace": story.namespace});
+    let with = |mut spec: Value| {
+        spec["targetNamespace"] = own["targetNamespace"].clone();
+        spec
+    };
+    story.kustomization("all", "app", with(decryption("./", "sops"))).await?;
+    story.await_ready(&Target::kustomization("all")).await?;
+    for name in [
+        "algo-age",
+        "algo-age-pq",
+        "algo-pgp",
+        "algo-vault",
+        "component",
+        "envs-secret",
+        "files-secret",
+        "inside-secret",
+        "remote-secret",
+    ] {
+        ensure!(entry(&story, &format!("sops-{name}"), "key").await? == "value", "{name}");
+    }
+    for name in ["envs-configmap", "files-configmap", "remote-configmap"] {
+        let map = story.expect(&Target::config_map(&format!("sops-{name}"))).await?;
+        ensure!(map.data["data"]["key"] == "value", "{name}");
+    }
+    ensure!(entry(&story, "sops-patches-secret", "key").await? == "merge1");
+    ensure!(entry(&story, "sops-patches-secret", "merge2").await? == "merge2");
+
+    story.kustomization("global", "app", with(decryption("./global", "global"))).await?;
+    story.await_ready(&Target::kustomization("global")).await?;
+    ensure!(entry(&story, "global-age-secret", "key").await? == "global-value");
     story.end().await
 }

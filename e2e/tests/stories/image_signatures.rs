@@ -179,5 +179,12 @@ async fn a_chart_of_a_registry_needs_a_bundle_of_its_owner() -> Result<()> {
     let text = "verified signature of version 1.0.0: signed by cosign.pub";
     ensure!(verified["message"] == text, "{verified}");
     ensure!(ready.data["status"]["artifact"]["revision"] == "1.0.0");
+
+    // As `install-from-hc-source` among the cases of helm-controller.
+    let release = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+        "metadata": {"name": "app"},
+        "spec": {"interval": "1h", "chartRef": {"kind": "HelmChart", "name": "app"}}});
+    story.apply_value(release).await?;
+    story.await_ready(&Target::helm_release("app")).await?;
     story.end().await
 }

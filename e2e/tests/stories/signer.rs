@@ -1,113 +1,16 @@
-//! Who signs what a story has signed: keys of `ssh-keygen` and of GnuPG.
+//! The keys by which a story has signatures verified. Elsewhere: who signs (`e2e::signer`).
 
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::Repository;
+use anyhow::Result;
 use e2e::harness::Story;
 use serde_json::{Value, json};
 
-/// Who signs. The agent that GnuPG starts ends with it.
-pub(crate) struct Signer {
-    folder: tempfile::TempDir,
-    /// What goes into the Secret, and under which name.
-    public: (&'static str, String),
-    settings: Vec<(&'static str, String)>,
-    is_gpg: bool,
-}
-
-fn run(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.with_context(|| format!("cannot start `{program}`"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`{program} {}` failed: {said}", arguments.join(" "));
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path that is no text")
-}
-
-impl Signer {
-    pub(crate) fn ssh() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let key = folder.path().join("key");
-        run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "story", "-f", text(&key)?])?;
-        let public = std::fs::read_to_string(folder.path().join("key.pub"))?;
-        let settings =
-            vec![("gpg.format", "ssh".to_owned()), ("user.signingkey", text(&key)?.to_owned())];
-        Ok(Self { folder, public: ("story.sshpub", public), settings, is_gpg: false })
-    }
-
-    pub(crate) fn gpg() -> Result<Self> {
-        use std::os::unix::fs::PermissionsExt as _;
-
-        let folder = tempfile::tempdir()?;
-        let home = text(folder.path())?.to_owned();
-        let gpg = |arguments: &[&str]| {
-            let first = ["--homedir", home.as_str(), "--batch", "--quiet"];
-            run("gpg", &[&first[..], arguments].concat())
-        };
-        let name = "Story <story@testbed.example>";
-        let made = ["--passphrase", "", "--quick-generate-key", name, "ed25519", "sign", "never"];
-        gpg(&made)?;
-        let public = gpg(&["--armor", "--export"])?;
-        let program = folder.path().join("program");
-        std::fs::write(
-            &program,
-            format!("#!/bin/sh\nexec gpg --homedir '{home}' --batch \"$@\"\n"),
-        )?;
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700))?;
-        let settings = vec![
-            ("gpg.format", "openpgp".to_owned()),
-            ("gpg.program", text(&program)?.to_owned()),
-            ("user.signingkey", "story@testbed.example".to_owned()),
-        ];
-        Ok(Self { folder, public: ("story.asc", public), settings, is_gpg: true })
-    }
-
-    /// A text with its signature below it; of GnuPG only.
-    pub(crate) fn clearsign(&self, plain: &str) -> Result<String> {
-        let file = self.folder.path().join("plain");
-        std::fs::write(&file, plain)?;
-        let home = text(self.folder.path())?;
-        let sign = ["--homedir", home, "--batch", "--quiet", "--output", "-", "--clearsign"];
-        run("gpg", &[&sign[..], &[text(&file)?]].concat())
-    }
-
-    /// Signs what is committed and tagged from here on.
-    pub(crate) fn sign(&self, repository: &Repository) -> Result<()> {
-        for (name, value) in &self.settings {
-            repository.git(&["config", name, value])?;
-        }
-        signing(repository, true)
-    }
-}
-
-/// Has what is committed and tagged from here on signed, or not.
-pub(crate) fn signing(repository: &Repository, is_on: bool) -> Result<()> {
-    for name in ["commit.gpgsign", "tag.gpgsign"] {
-        repository.git(&["config", name, if is_on { "true" } else { "false" }])?;
-    }
-    Ok(())
-}
-
-impl Drop for Signer {
-    fn drop(&mut self) {
-        if self.is_gpg {
-            let home = self.folder.path().as_os_str();
-            let kill = ["--kill", "gpg-agent"];
-            drop(Command::new("gpgconf").arg("--homedir").arg(home).args(kill).status());
-        }
-    }
-}
+pub(crate) use e2e::signer::{Signer, signing};
 
 /// Puts public keys into the Secret `keys`.
 pub(crate) async fn put_keys(story: &Story, signers: &[&Signer]) -> Result<()> {
     let mut data = json!({});
-    for Signer { public: (name, key), .. } in signers {
-        data[*name] = Value::from(key.as_str());
+    for (name, key) in signers.iter().map(|signer| signer.public()) {
+        data[name] = Value::from(key);
     }
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": data});
     story.apply_value(secret).await.map(drop)
