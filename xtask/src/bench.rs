@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `versus`),
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `notify`, `receive`,
+//! `trust`, `versus`),
 //! with what (`bed`, `raw`, `workload`, `chain`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
 //! come to (`samples`, `figures`).
 
@@ -22,12 +23,15 @@ mod helmfile_releases;
 mod idle;
 mod kustomizations;
 mod notice;
+mod notify;
 mod process;
 mod raw;
+mod receive;
 mod samples;
 mod settle;
 mod sources;
 mod template;
+mod trust;
 mod versus;
 mod wake;
 mod workload;
@@ -71,6 +75,12 @@ pub(crate) enum Command {
     Get(get::Options),
     /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
     HelmfileReleases(helmfile_releases::Options),
+    /// How fast events reach the services that work while one is dead, and what is lost, beside Flux's controller
+    Notify(notify::Options),
+    /// How soon a push is applied that a webhook announces, and how often a burst of webhooks has it fetched
+    Receive(receive::Options),
+    /// How fast Secrets are decrypted, beside Flux's decryptor, and signatures of commits verified
+    Trust(trust::Options),
     /// How fast windlass is, and what it costs, beside Flux's own controllers on the same control plane
     Versus(versus::Options),
 }
@@ -94,6 +104,9 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Helmfile(options) => as_shipped(|| helmfile::run(options)),
         Command::Crds(options) => as_shipped(|| crds::run(options)),
         Command::Get(options) => get::run(options),
+        Command::Notify(options) => notify::run(options),
+        Command::Receive(options) => receive::run(options),
+        Command::Trust(options) => as_shipped(|| trust::run(options)),
         Command::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
         Command::Versus(options) => as_shipped(|| versus::run(options)),
     }

@@ -184,10 +184,18 @@ impl Installation {
     /// # Errors
     /// When it does not answer.
     pub(crate) fn metrics(&self) -> anyhow::Result<String> {
-        let operator = self.operators.first().context("there is no operator")?;
-        let address = listening(&operator.log()?, "metrics")
-            .context("windlass names no address of metrics")?;
+        let address = self.address("metrics")?;
         get(&address, "/metrics").with_context(|| format!("http://{address}/metrics"))
+    }
+
+    /// Where windlass listens for what it calls so in its log, such as `webhooks`.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn address(&self, serves: &str) -> anyhow::Result<String> {
+        let operator = self.operators.first().context("there is no operator")?;
+        let address = listening(&operator.log()?, serves);
+        address.with_context(|| format!("windlass names no address of {serves}"))
     }
 
     /// Fails when windlass, or a program in its place, has ended.
@@ -324,6 +332,7 @@ fn start_operator(
     ];
     // Port 0: whichever is free; the log says which.
     arguments.extend(["storage", "metrics", "health"].map(|it| format!("--{it}-addr=127.0.0.1:0")));
+    arguments.push("--receiverAddr=127.0.0.1:0".into());
     arguments.extend(flags.iter().cloned());
     Operator::start_with(program(build)?, arguments, &[])
 }

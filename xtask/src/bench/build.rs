@@ -49,7 +49,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    beside::conclude("overlays", Oracle::Kustomize, &rows, options.output, &load)
+    beside::conclude("overlays", Oracle::Kustomize.name(), &rows, options.output, &load)
 }
 
 fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {

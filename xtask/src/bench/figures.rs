@@ -146,8 +146,12 @@ impl Comparison {
         if self.columns != COLUMNS {
             peak.raw = highest(&self.raw);
             (cpu, peak) = (cpu.compared(), peak.compared());
-            cpu.judge(cpu.ratio, self.limits.cpu_ratio);
-            peak.judge(peak.ratio, self.limits.peak_ratio);
+            if self.limits.cpu_ratio.is_some() {
+                cpu.judge(cpu.ratio, self.limits.cpu_ratio);
+            }
+            if self.limits.peak_ratio.is_some() {
+                peak.judge(peak.ratio, self.limits.peak_ratio);
+            }
         }
         vec![
             total,

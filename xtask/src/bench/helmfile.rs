@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             })?;
         }
     }
-    beside::conclude("helmfiles", Oracle::Helmfile, &rows, options.output, &load)
+    beside::conclude("helmfiles", Oracle::Helmfile.name(), &rows, options.output, &load)
 }
 
 /// A helmfile of so many releases with its chart.

@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    beside::conclude("charts", Oracle::Helm, &rows, options.output, &load)
+    beside::conclude("charts", Oracle::Helm.name(), &rows, options.output, &load)
 }
 
 fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {

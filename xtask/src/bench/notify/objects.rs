@@ -1,0 +1,44 @@
+//! A Provider and an Alert for each service.
+
+/// The version of both.
+pub(super) const VERSION: &str = "notification.toolkit.fluxcd.io/v1beta3";
+
+/// The kind of the objects that events are about: one that windlass does not reconcile, as events about others are ignored
+/// unless they are its own.
+pub(super) const KIND: &str = "ImagePolicy";
+
+/// The objects for services, each with its name and URL.
+pub(super) fn all(namespace: &str, services: &[(&str, String)]) -> Vec<String> {
+    let objects = services.iter().map(|(name, url)| {
+        format!(
+            "\
+apiVersion: {VERSION}
+kind: Provider
+metadata: {{name: {name}, namespace: {namespace}}}
+spec: {{type: generic, address: \"{url}\", timeout: 15s}}
+---
+apiVersion: {VERSION}
+kind: Alert
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  providerRef: {{name: {name}}}
+  eventSources: [{{kind: {KIND}, name: \"*\"}}]
+"
+        )
+    });
+    objects.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_service_has_a_provider_and_an_alert() {
+        let text = all("bench", &[("live", "http://127.0.0.1:1/".to_owned())]).concat();
+        let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+        let kinds: Vec<_> = documents.iter().map(|it| it.value["kind"].clone()).collect();
+        assert_eq!(kinds, ["Provider", "Alert"]);
+        assert_eq!(documents[0].value["spec"]["address"], "http://127.0.0.1:1/");
+    }
+}

@@ -1,0 +1,66 @@
+//! Posting events as Flux's controllers post them.
+
+use anyhow::ensure;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+
+use super::objects::KIND;
+
+/// How many are under way at once: several controllers post, each one after the other.
+const AT_ONCE: usize = 8;
+
+/// How many objects they are about.
+const OBJECTS: usize = 100;
+
+/// A client that posts.
+pub(super) struct Posting {
+    client: reqwest::Client,
+    url: String,
+    namespace: String,
+}
+
+impl Posting {
+    /// Posts to an address, about objects of a namespace.
+    pub(super) fn new(address: &str, namespace: &str) -> Self {
+        let url = format!("http://{address}/");
+        Self { client: reqwest::Client::new(), url, namespace: namespace.to_owned() }
+    }
+
+    /// Posts events that all differ, so that none is taken for a repetition.
+    ///
+    /// # Errors
+    /// One is not accepted.
+    pub(super) async fn post_all(&self, count: usize) -> anyhow::Result<()> {
+        let post = |number| self.post(number, format!("the newest image is app:1.{number}.0"));
+        let posted = futures::stream::iter(0..count).map(post).buffer_unordered(AT_ONCE);
+        posted.try_collect().await
+    }
+
+    /// Posts one more, which none of the others is.
+    ///
+    /// # Errors
+    /// It is not accepted.
+    pub(super) async fn post_probe(&self, number: usize) -> anyhow::Result<()> {
+        self.post(number, format!("probe {number}")).await
+    }
+
+    async fn post(&self, number: usize, message: String) -> anyhow::Result<()> {
+        let event = event(&self.namespace, number, &message);
+        let status = self.client.post(&self.url).json(&event).send().await?.status();
+        ensure!(status == 202, "an event was answered with {status}");
+        Ok(())
+    }
+}
+
+fn event(namespace: &str, number: usize, message: &str) -> Value {
+    let name = format!("app-{:03}", number % OBJECTS);
+    json!({
+        "involvedObject": {"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": KIND, "name": name,
+            "namespace": namespace, "uid": format!("00000000-0000-0000-0000-{number:012}")},
+        "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": message,
+        "reason": "Succeeded", "reportingController": "image-reflector-controller",
+        "reportingInstance": "image-reflector-controller-1",
+        "metadata": {"image.toolkit.fluxcd.io/revision": format!("1.{number}.0"),
+            "event.toolkit.fluxcd.io/cluster": "bench"},
+    })
+}

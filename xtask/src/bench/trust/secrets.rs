@@ -1,0 +1,94 @@
+//! The same encrypted Secrets, decrypted by Flux's decryptor and by windlass's, each with the keys of the Secret anew each
+//! time, as a reconciliation does it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sops::{Change, Decryptor, Keys};
+
+use super::super::beside::{Row, median};
+use super::DECRYPTION;
+
+/// The file with the private key, as the entry of a Secret is called.
+const IDENTITY: &str = "keys.agekey";
+
+/// What Flux's decryptor says.
+#[derive(Deserialize)]
+struct Measured {
+    seconds: Vec<f64>,
+    objects: Vec<Value>,
+}
+
+/// Has Secrets made and decrypted by both; the line of the table.
+///
+/// # Errors
+/// When one of both does not decrypt one of them, or their results differ.
+pub(super) fn rows(decrypts: &Path, count: u16, rounds: u16) -> anyhow::Result<Vec<Row>> {
+    let folder = tempfile::tempdir().context("cannot make a folder")?;
+    run(decrypts, "make", folder.path(), count)?;
+    let flux = run(decrypts, "measure", folder.path(), rounds)?;
+    let flux: Measured = serde_json::from_slice(&flux).context("Flux's decryptor")?;
+    let own = measure(folder.path(), rounds)?;
+    ensure!(own.objects.len() == usize::from(count), "not every Secret was decrypted");
+    for (own, flux) in own.objects.iter().zip(&flux.objects) {
+        // Plain values are secrets of this benchmark only, and still not shown.
+        ensure!(own == flux, "both decrypt {} differently", own["metadata"]["name"]);
+    }
+    ensure!(own.objects.len() == flux.objects.len(), "Flux decrypted {}", flux.objects.len());
+    let milliseconds = |seconds: &[f64]| median(seconds).map(|median| median * 1000.0);
+    let flux = milliseconds(&flux.seconds).context("no rounds")?;
+    let what = format!("{count} Secrets (age)");
+    Ok(vec![Row::new(&what, "decrypted, ms", flux, milliseconds(&own.seconds), DECRYPTION)])
+}
+
+fn run(decrypts: &Path, command: &str, folder: &Path, number: u16) -> anyhow::Result<Vec<u8>> {
+    let output = Command::new(decrypts).arg(command).arg(folder).arg(number.to_string()).output();
+    let output = output.context("Flux's decryptor cannot be started")?;
+    if !output.status.success() {
+        bail!("Flux's decryptor fails: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(output.stdout)
+}
+
+fn measure(folder: &Path, rounds: u16) -> anyhow::Result<Measured> {
+    let key = std::fs::read(folder.join(IDENTITY)).context(IDENTITY)?;
+    let encrypted = load(folder)?;
+    let mut measured = Measured { seconds: Vec::new(), objects: Vec::new() };
+    for _ in 0..rounds {
+        let mut objects = encrypted.clone();
+        let begun = Instant::now();
+        let keys = Keys::import("apps/keys", [(IDENTITY, key.as_slice())])?;
+        let decryptor = Decryptor::new(&keys);
+        for object in &mut objects {
+            let change = decryptor.decrypt_resource(object)?;
+            ensure!(change == Change::Decrypted, "a Secret was not decrypted");
+        }
+        measured.seconds.push(begun.elapsed().as_secs_f64());
+        measured.objects = objects.into_iter().map(Value::Object).collect();
+    }
+    Ok(measured)
+}
+
+/// The encrypted Secrets in the order of their files.
+fn load(folder: &Path) -> anyhow::Result<Vec<Map<String, Value>>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).context("the folder of the Secrets")? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "yaml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let object = |path: std::path::PathBuf| {
+        let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        match goyaml::to_json(&text) {
+            Ok(Value::Object(object)) => Ok(object),
+            _ => bail!("{} is no object", path.display()),
+        }
+    };
+    paths.into_iter().map(object).collect()
+}
