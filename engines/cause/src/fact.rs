@@ -50,6 +50,11 @@ impl Known {
         self.0.insert(query, answer);
     }
 
+    /// Forgets an answer, so that the question is asked again.
+    pub fn forget(&mut self, query: &Query) {
+        self.0.remove(query);
+    }
+
     pub(crate) fn get(&self, query: &Query) -> Option<&Answer> {
         self.0.get(query)
     }

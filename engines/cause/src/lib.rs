@@ -5,13 +5,14 @@
 //! ([`Query`]), gets them ([`Answer`]), and is called again until it has a result ([`Why`]).
 //!
 //! Here: the walk (`walk.rs`), workloads (`workload.rs`), Pods ([`pod`]), what an object refers to ([`related`]), what reasons
-//! are about ([`reason`]), suspensions (`hold.rs`), events (`event.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
+//! are about ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`), events (`event.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
 
 mod advice;
 mod condition;
 mod event;
 mod fact;
 mod hold;
+pub mod incident;
 pub mod pod;
 pub mod reason;
 pub mod related;

@@ -53,6 +53,26 @@ pub(crate) fn is_remedy(reason: &str) -> bool {
     )
 }
 
+/// Whether an event with this reason says of an object what its condition `Ready` says, too, so that an incident reports it.
+///
+/// Others are about parts of a run that fail while the object may be ready, about an object that is being deleted, and
+/// about one that cannot be read.
+pub fn is_of_condition(reason: &str, is_error: bool) -> bool {
+    let is_waiting = reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str();
+    let is_of_part = matches!(
+        reason,
+        "CRDIncompatible"
+            | "DriftCorrectionFailed"
+            | "PruneFailed"
+            | "UninstallFailed"
+            | "Unreadable"
+    );
+    match is_error {
+        true => problem(reason).is_some() && !is_of_part,
+        false => is_waiting || is_about_source(reason),
+    }
+}
+
 /// The kind of problem that a condition's reason reports; `None` for an unknown reason, and for one that reports success.
 pub fn problem(reason: &str) -> Option<Problem> {
     of_source(reason).or_else(|| of_spec(reason)).or_else(|| of_run(reason))

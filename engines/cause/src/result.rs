@@ -26,7 +26,7 @@ pub enum State {
 }
 
 /// What kind of cause it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Problem {
     /// Something that is named does not exist.
     Missing,
@@ -147,6 +147,13 @@ pub struct Why {
     /// What is worth knowing besides, such as what could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
+}
+
+impl std::fmt::Display for Problem {
+    /// The word of the variant.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
 }
 
 fn subject<S: Serializer>(id: &ObjectId, to: S) -> Result<S::Ok, S::Error> {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::{Answer, Known, Problem, Query, State, Why, explain, related};
 
 mod applied;
+mod incidents;
 mod paused;
 mod reported;
 

@@ -20,6 +20,9 @@ pub(crate) type Asked<T> = Result<T, Vec<Query>>;
 /// How many objects the way may have.
 const DEEPEST: usize = 32;
 
+/// How many objects one walk visits: objects that include each other may be reached in very many ways.
+const MOST_VISITED: usize = 2_000;
+
 /// How many applied objects are read.
 const MOST_OBJECTS: usize = 500;
 
@@ -48,12 +51,26 @@ pub(crate) struct Walk<'k> {
     known: &'k Known,
     now: Time,
     way: Vec<ObjectId>,
+    /// Objects that are what they should be, whichever way leads to them.
+    well: BTreeSet<ObjectId>,
+    /// How many objects may still be visited.
+    left: usize,
+    /// Whether something was not visited, since it is on the way already or a bound was reached.
+    is_cut: bool,
     remarks: BTreeSet<String>,
 }
 
 impl<'k> Walk<'k> {
     pub(crate) fn new(known: &'k Known, now: Time) -> Self {
-        Self { known, now, way: Vec::new(), remarks: BTreeSet::new() }
+        Self {
+            known,
+            now,
+            way: Vec::new(),
+            well: BTreeSet::new(),
+            left: MOST_VISITED,
+            is_cut: false,
+            remarks: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -177,10 +194,15 @@ impl<'k> Walk<'k> {
     }
 
     /// Why an object is not what it should be; none if it is, or if it is on the way already.
-    fn of(&mut self, id: &ObjectId) -> Asked<Option<Found>> {
-        if self.way.contains(id) || self.way.len() >= DEEPEST {
+    pub(crate) fn of(&mut self, id: &ObjectId) -> Asked<Option<Found>> {
+        if self.well.contains(id) {
             return Ok(None);
         }
+        if self.left == 0 || self.way.contains(id) || self.way.len() >= DEEPEST {
+            self.is_cut = true;
+            return Ok(None);
+        }
+        self.left -= 1;
         let object = match self.object(id)? {
             Seen::There(object) => object,
             Seen::Absent => {
@@ -192,9 +214,14 @@ impl<'k> Walk<'k> {
         if !related::is_reconciled(id) {
             return self.workload(object);
         }
+        let was_cut = std::mem::replace(&mut self.is_cut, false);
         self.way.push(id.clone());
         let found = self.reconciled(object);
         self.way.pop();
+        if !self.is_cut && matches!(found, Ok(None)) {
+            self.well.insert(id.clone());
+        }
+        self.is_cut |= was_cut;
         found
     }
 
@@ -244,7 +271,7 @@ impl<'k> Walk<'k> {
     }
 
     /// Holds and windows.
-    fn paused(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
+    pub(crate) fn paused(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
         let id = object.id();
         if let Some(since) = object.meta("deletionTimestamp").and_then(Value::as_str) {
             let mut text = "is being deleted".to_owned();
@@ -276,7 +303,7 @@ impl<'k> Walk<'k> {
     }
 
     /// A spec that no run has taken yet.
-    fn not_reconciled(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
+    pub(crate) fn not_reconciled(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
         let id = object.id();
         let created = time(object.fields().get("metadata")?, "creationTimestamp");
         let observed = object.get("status").and_then(|it| it.get("observedGeneration"));

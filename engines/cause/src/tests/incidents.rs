@@ -1,0 +1,288 @@
+//! Which failures are one incident, and when it has ended.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::incident::{Identity, Incident, Own, Reach, Verdict, incidents, is_over, verdict};
+
+impl Cluster {
+    /// The verdicts on all objects that windlass reconciles, and on some that may not exist.
+    fn verdicts(&self) -> BTreeMap<ObjectId, Verdict> {
+        self.verdicts_within(Reach::All)
+    }
+
+    fn verdicts_within(&self, reach: Reach) -> BTreeMap<ObjectId, Verdict> {
+        let mut known = Known::default();
+        let ids = self.objects.iter().map(Object::id).filter(related::is_reconciled);
+        ids.map(|id| (id.clone(), self.verdict(&id, &mut known, reach))).collect()
+    }
+
+    fn verdict(&self, id: &ObjectId, known: &mut Known, reach: Reach) -> Verdict {
+        for _ in 0..200 {
+            match verdict(id, known, now(), reach) {
+                Ok(verdict) => return verdict,
+                Err(queries) => {
+                    for query in queries {
+                        let answer = self.answer(&query);
+                        known.insert(query, answer);
+                    }
+                }
+            }
+        }
+        panic!("the walk asks for ever");
+    }
+}
+
+/// The identity, the reason and the affected objects of each incident.
+fn listed(found: &BTreeMap<Identity, Incident>) -> Vec<String> {
+    let line = |((subject, problem), incident): (&Identity, &Incident)| {
+        let affected: Vec<String> = incident.affected.iter().map(|it| it.name.clone()).collect();
+        let reason = &incident.failure.reason;
+        format!("{}/{} {problem} {reason} [{}]", subject.kind, subject.name, affected.join(" "))
+    };
+    found.iter().map(line).collect()
+}
+
+fn of(objects: &[Value]) -> Vec<String> {
+    listed(&incidents(&Cluster::of(objects).verdicts()))
+}
+
+fn failed_source() -> Value {
+    let mut source = source();
+    put(&mut source, &status("False", "AuthenticationFailed", "authentication failed: 4711"));
+    source
+}
+
+fn depends(on: &str) -> Value {
+    json!({"spec": {"dependsOn": [{"name": on}]}})
+}
+
+fn waits() -> Value {
+    status("False", "DependencyNotReady", "dependency is not ready")
+}
+
+#[test]
+fn a_source_that_fails_is_one_incident_of_all_that_read_from_it() {
+    let mut all: Vec<Value> =
+        (0..200).map(|at| kustomization(&format!("k{at:03}"), &[&ready()])).collect();
+    all.push(failed_source());
+    let found = incidents(&Cluster::of(&all).verdicts());
+    assert_eq!(found.len(), 1);
+    let (identity, incident) = found.first_key_value().unwrap();
+    assert_eq!(*identity, (id("GitRepository/app"), Problem::Credentials));
+    assert_eq!(incident.affected.len(), 200);
+    // Without an artifact they fail, and it is the same.
+    let mut source = failed_source();
+    source["status"].as_object_mut().unwrap().remove("artifact");
+    let blocked = status("False", "ArtifactFailed", "source is not ready");
+    let one = kustomization("one", &[&blocked]);
+    let line = "GitRepository/app Credentials AuthenticationFailed [one]";
+    assert_eq!(of(&[one, source]), [line]);
+}
+
+#[test]
+fn what_waits_for_a_dependency_is_affected_by_the_deepest_that_fails() {
+    let broken = kustomization("a", &[&status("False", "BuildFailed", "missing file")]);
+    let next = kustomization("b", &[&depends("a"), &waits()]);
+    let last = kustomization("c", &[&depends("b"), &waits()]);
+    let line = "Kustomization/a Build BuildFailed [b c]";
+    assert_eq!(of(&[broken, next, last, source()]), [line]);
+}
+
+#[test]
+fn who_names_a_source_that_does_not_exist_is_affected_by_its_absence() {
+    let blocked = status("False", "SourceNotReady", "GitRepository app not found");
+    let all = ["a", "b"].map(|name| kustomization(name, &[&blocked]));
+    assert_eq!(of(&all), ["GitRepository/app Missing Missing [a b]"]);
+    // In another namespace no incident is opened on its behalf.
+    let elsewhere = json!({"spec": {"sourceRef": {"namespace": "elsewhere"}}});
+    let all = ["a", "b"].map(|name| kustomization(name, &[&blocked, &elsewhere]));
+    let lines =
+        ["Kustomization/a Missing SourceNotReady []", "Kustomization/b Missing SourceNotReady []"];
+    assert_eq!(of(&all), lines);
+}
+
+#[test]
+fn repositories_that_include_each_other_in_layers_are_judged_in_few_steps() {
+    // Two of a layer include both of the next one: 2^30 ways lead to the last layer.
+    let layers = |ready: &dyn Fn(usize) -> Value| -> Vec<Value> {
+        let each = (0..30).flat_map(|layer| ["a", "b"].map(|side| (layer, side)));
+        let object = |(layer, side): (usize, &str)| {
+            let next = ["a", "b"].map(|side| format!("{side}{}", layer + 1));
+            let include = next.map(|name| json!({"repository": {"name": name}}));
+            let include = if layer < 29 { json!(include) } else { json!([]) };
+            let mut object = with(&format!("GitRepository/{side}{layer}"), &[&ready(layer)]);
+            put(&mut object, &json!({"spec": {"include": include}, "status": {"artifact": {}}}));
+            object
+        };
+        each.map(object).collect()
+    };
+    let well = Cluster::of(&layers(&|_| ready())).verdicts();
+    assert!(well.values().all(|it| it.own == Own::Well && it.failure.is_none()));
+    let failed = status("False", "GitOperationFailed", "no route to host");
+    let found = incidents(&Cluster::of(&layers(&|_| failed.clone())).verdicts());
+    assert!(!found.is_empty());
+    let deepest = |layer| if layer == 29 { failed.clone() } else { ready() };
+    let found = incidents(&Cluster::of(&layers(&deepest)).verdicts());
+    let subjects: Vec<&str> = found.keys().map(|(subject, _)| subject.name.as_str()).collect();
+    assert_eq!(subjects, ["a29", "b29"]);
+}
+
+#[test]
+fn within_a_namespace_the_last_object_of_it_is_the_subject() {
+    let mut broken = kustomization("a", &[&status("False", "BuildFailed", "secret")]);
+    put(&mut broken, &json!({"metadata": {"namespace": "platform"}}));
+    let far = json!({"spec": {"dependsOn": [{"name": "a", "namespace": "platform"}]}});
+    let next = kustomization("b", &[&far, &waits()]);
+    let last = kustomization("c", &[&depends("b"), &waits()]);
+    let mut sources = [source(), source()];
+    put(&mut sources[1], &json!({"metadata": {"namespace": "platform"}}));
+    let [own, other] = sources;
+    let cluster = Cluster::of(&[broken, next, last, own, other]);
+    let lines = |reach| listed(&incidents(&cluster.verdicts_within(reach)));
+    assert_eq!(lines(Reach::All), ["Kustomization/a Build BuildFailed [b c]"]);
+    let confined = [
+        "Kustomization/b Dependency DependencyNotReady [c]",
+        "Kustomization/a Build BuildFailed []",
+    ];
+    assert_eq!(lines(Reach::OwnNamespace), confined);
+    let found = incidents(&cluster.verdicts_within(Reach::OwnNamespace));
+    let of_tenant = found.values().find(|it| it.failure.subject.name == "b").unwrap();
+    assert!(!of_tenant.failure.text.contains("secret") && !of_tenant.failure.is_waiting);
+}
+
+#[test]
+fn what_is_suspended_deleted_or_in_progress_opens_nothing() {
+    let failed = status("False", "BuildFailed", "missing file");
+    let suspended = json!({"spec": {"suspend": true}});
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-11-24T11:00:00Z"}});
+    let newer = json!({"metadata": {"generation": 2}});
+    let progressing = status("Unknown", "Progressing", "reconciliation in progress");
+    let all = [
+        kustomization("a", &[&failed, &suspended]),
+        kustomization("b", &[&failed, &deleted]),
+        kustomization("c", &[&failed, &newer]),
+        kustomization("d", &[&progressing]),
+        kustomization("e", &[&depends("a"), &waits()]),
+        kustomization("f", &[&depends("d"), &waits()]),
+        source(),
+    ];
+    assert!(of(&all).is_empty(), "{:?}", of(&all));
+    let verdicts = Cluster::of(&all).verdicts();
+    let own = |name: &str| verdicts[&id(&format!("Kustomization/{name}"))].own;
+    assert_eq!(["a", "b", "c"].map(own), [Own::Paused, Own::Paused, Own::Unclear]);
+    assert_eq!(["d", "e"].map(own), [Own::Unclear, Own::Failing]);
+}
+
+#[test]
+fn an_object_that_waits_for_what_is_ready_is_about_to_be_reconciled() {
+    let dependency = kustomization("a", &[&ready()]);
+    let next = kustomization("b", &[&depends("a"), &waits()]);
+    let found = incidents(&Cluster::of(&[dependency, next, source()]).verdicts());
+    assert!(found.values().all(|it| it.failure.is_waiting) && found.len() == 1, "{found:?}");
+}
+
+#[test]
+fn a_message_makes_no_other_incident_and_a_problem_does() {
+    let with = |reason: &str, message: &str| {
+        let object = kustomization("a", &[&status("False", reason, message)]);
+        let found = incidents(&Cluster::of(&[object, source()]).verdicts());
+        found.into_keys().next().unwrap()
+    };
+    assert_eq!(with("BuildFailed", "at 1"), with("BuildFailed", "at 2"));
+    assert_ne!(with("BuildFailed", "at 1"), with("HealthCheckFailed", "at 1"));
+}
+
+#[test]
+fn an_incident_ends_when_its_subject_is_well_gone_or_fails_otherwise() {
+    let judge = |more: &[&Value]| {
+        let all = [kustomization("a", more), source()];
+        let verdicts = Cluster::of(&all).verdicts();
+        is_over((&id("Kustomization/a"), "Build"), &[], &verdicts)
+    };
+    let suspended = json!({"spec": {"suspend": true}});
+    assert!(judge(&[&ready()]));
+    assert!(judge(&[&status("False", "HealthCheckFailed", "timeout")]));
+    assert!(!judge(&[&status("False", "BuildFailed", "missing file")]));
+    assert!(!judge(&[&status("Unknown", "Progressing", "in progress")]));
+    assert!(!judge(&[&status("False", "BuildFailed", ""), &suspended]));
+    assert!(is_over((&id("Kustomization/a"), "Build"), &[], &BTreeMap::new()));
+}
+
+#[test]
+fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
+    let progressing = status("Unknown", "Progressing", "in progress");
+    let verdicts = Cluster::of(&[kustomization("a", &[&progressing])]).verdicts();
+    let missing = (&id("GitRepository/app"), "Missing");
+    assert!(!is_over(missing, &["Kustomization/apps/a".to_owned()], &verdicts));
+    assert!(is_over(missing, &["Kustomization/apps/b".to_owned()], &verdicts));
+}
+
+#[test]
+fn events_that_the_condition_repeats_are_told_from_others() {
+    use crate::reason::is_of_condition;
+    for reason in ["BuildFailed", "HealthCheckFailed", "UpgradeFailed", "GitOperationFailed"] {
+        assert!(is_of_condition(reason, true) && !is_of_condition(reason, false), "{reason}");
+    }
+    assert!(is_of_condition("DependencyNotReady", false));
+    for reason in ["AuditFailed", "CRDIncompatible", "Unreadable", "InternalFault", "PruneFailed"] {
+        assert!(!is_of_condition(reason, true), "{reason}");
+    }
+}
+
+/// A state of a Kustomization: a number chooses which, another what it depends on.
+fn state(at: usize, kind: usize, on: usize, message: &str) -> Value {
+    let suspended = json!({"spec": {"suspend": true}});
+    let failed = status("False", "BuildFailed", message);
+    let on = depends(&format!("k{on}"));
+    let name = format!("k{at}");
+    match kind {
+        0 => kustomization(&name, &[&on, &ready()]),
+        1 => kustomization(&name, &[&on, &failed]),
+        2 => kustomization(&name, &[&on, &failed, &suspended]),
+        3 => kustomization(&name, &[&on, &waits()]),
+        _ => kustomization(&name, &[&on, &status("Unknown", "Progressing", message)]),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn incidents_are_about_what_fails_and_end_with_it(
+        states in proptest::collection::vec((0usize..5, 0usize..12), 1..12),
+        source_fails in any::<bool>(),
+    ) {
+        let all = |message: &str| {
+            let each = states.iter().enumerate();
+            let mut all: Vec<Value> =
+                each.map(|(at, (kind, on))| state(at, *kind, *on, message)).collect();
+            all.push(if source_fails { failed_source() } else { source() });
+            Cluster::of(&all).verdicts()
+        };
+        let verdicts = all("first");
+        let found = incidents(&verdicts);
+        prop_assert!(found.keys().eq(incidents(&all("second")).keys()), "a message counts");
+        let mut counted = 0;
+        for (subject, problem) in found.keys() {
+            let own = verdicts.get(subject).map_or(Own::Absent, |it| it.own);
+            prop_assert!(matches!(own, Own::Failing | Own::Absent), "{subject} {own:?}");
+            let affected = &found[&(subject.clone(), *problem)].affected;
+            prop_assert!(!affected.contains(subject));
+            counted += affected.len();
+        }
+        let with_failure = verdicts.values().filter(|it| it.failure.is_some()).count();
+        let subjects = found.keys().filter(|it| verdicts.contains_key(&it.0)).count();
+        prop_assert_eq!(counted + subjects, with_failure, "each is in one incident");
+        let mut well: Vec<Value> =
+            (0..states.len()).map(|at| kustomization(&format!("k{at}"), &[&ready()])).collect();
+        well.push(source());
+        let well = Cluster::of(&well).verdicts();
+        prop_assert!(incidents(&well).is_empty());
+        for (subject, problem) in found.keys() {
+            prop_assert!(is_over((subject, &problem.to_string()), &[], &well));
+        }
+    }
+}
