@@ -31,7 +31,7 @@ pub struct Names {
 impl Names {
     /// Whether its objects record what happened, instead of saying what is to be.
     pub fn is_record(&self) -> bool {
-        self.category == "fluxcd-audits"
+        matches!(self.category, "fluxcd-audits" | "fluxcd-incidents")
     }
 
     /// Whether its objects say when other objects may change, and are not reconciled themselves.

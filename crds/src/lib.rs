@@ -19,6 +19,7 @@ mod duration;
 mod health_check;
 pub mod helm;
 pub mod helmfile;
+pub mod incidents;
 mod inventory;
 pub mod kustomize;
 pub mod lifecycle;
@@ -83,6 +84,7 @@ const KINDS: &[Kind] = &[
     Kind::of::<helm::HelmRelease>(),
     Kind::of::<source::HelmRepository>(),
     Kind::of::<windlass::HTTPArchive>(),
+    Kind::of::<incidents::Incident>(),
     Kind::of::<kustomize::Kustomization>(),
     Kind::of::<lifecycle::LifecycleBinding>(),
     Kind::of::<lifecycle::LifecycleEvent>(),

@@ -1,0 +1,11 @@
+//! The group `notification.windlass.dev/v1alpha1`: failures that are notified as incidents.
+//!
+//! Here: its one kind. Elsewhere: which failures are one incident (`engines/cause/src/incident.rs`), writing the objects
+//! (`src/controllers/incident.rs`).
+
+mod incident;
+
+pub use incident::{
+    Incident, IncidentAffected, IncidentCause, IncidentNotification, IncidentSpec, IncidentState,
+    IncidentStatus, IncidentStep, IncidentSubject,
+};
