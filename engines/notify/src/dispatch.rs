@@ -193,6 +193,27 @@ pub fn route(event: &Event, alert: &Alert, cluster: &dyn Cluster, settings: Sett
     if !wants || alert.spec.suspend {
         return Routed { warnings, route: None };
     }
+    routed(event, alert, cluster, settings, warnings)
+}
+
+/// Where an event goes about something that the Alert selected before, such as the end of an incident: neither severity nor
+/// message nor the object of this event has to be one that it selects.
+pub fn follow_up(
+    event: &Event,
+    alert: &Alert,
+    cluster: &dyn Cluster,
+    settings: Settings,
+) -> Routed {
+    routed(event, alert, cluster, settings, Vec::new())
+}
+
+fn routed(
+    event: &Event,
+    alert: &Alert,
+    cluster: &dyn Cluster,
+    settings: Settings,
+    mut warnings: Vec<Warning>,
+) -> Routed {
     let mut event = event.clone();
     event.exclude_internal();
     match send(event.clone(), alert, cluster, settings, &mut warnings) {
@@ -391,6 +412,19 @@ fn timeout(provider: &Provider) -> Duration {
         .min(LONGEST_TIMEOUT)
 }
 
+/// Whether incidents are sent to a Provider of this type. Statuses of commits and comments on pull requests are about a
+/// revision, and need each event.
+pub fn has_incidents(kind: &str) -> bool {
+    !is_commit_status_type(kind) && !is_comment_type(kind)
+}
+
+fn is_comment_type(kind: &str) -> bool {
+    matches!(
+        kind,
+        "githubpullrequestcomment" | "gitlabmergerequestcomment" | "giteapullrequestcomment"
+    )
+}
+
 /// Whether a Provider of this type has nothing to do with such an event.
 fn is_dropped(event: &Event, kind: &str) -> bool {
     let has =
@@ -398,10 +432,7 @@ fn is_dropped(event: &Event, kind: &str) -> bool {
     let is_update = event.meta(&event.object.key("commit_status")) == Some("update");
     let is_status = is_commit_status_type(kind);
     let is_generic = matches!(kind, "generic" | "generic-hmac");
-    let is_comment = matches!(
-        kind,
-        "githubpullrequestcomment" | "gitlabmergerequestcomment" | "giteapullrequestcomment"
-    );
+    let is_comment = is_comment_type(kind);
     !is_status && !is_generic && is_update
         || is_status && !has("commit") && !is_update && !event.is_error()
         || is_comment && !has("change_request")

@@ -64,6 +64,21 @@ impl ObjectReference {
     }
 }
 
+/// The incident that a notification opens or resolves, for services that have incidents of their own.
+///
+/// Differs(flux): it has no incidents. An event without one is sent as Flux sends it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Incident {
+    /// The key by which the service knows it: the same from the opening to the end.
+    pub key: String,
+    /// Whether it is open; else it is resolved.
+    pub is_open: bool,
+    /// When it was opened, in seconds since 1970.
+    pub since: i64,
+    /// The class of the failure: the same from the opening to the end.
+    pub reason: String,
+}
+
 /// What a controller reports about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Event {
@@ -87,6 +102,8 @@ pub struct Event {
     pub reporting_controller: String,
     /// The process of the controller.
     pub reporting_instance: String,
+    /// The incident that it is about; it is not part of the event as it is posted.
+    pub incident: Option<Incident>,
 }
 
 /// Why a posted text is no event.
@@ -138,8 +155,13 @@ impl Event {
 
     /// The time as text; without one Go's zero time.
     pub(crate) fn rfc3339(&self) -> String {
-        Time::from_unix(self.unix(), 0, golang::time::Zone::Utc).format(RFC3339)
+        rfc3339(self.unix())
     }
+}
+
+/// A time as text, given in seconds since 1970.
+pub(crate) fn rfc3339(unix: i64) -> String {
+    Time::from_unix(unix, 0, golang::time::Zone::Utc).format(RFC3339)
 }
 
 struct Pairs<'a>(&'a [(&'a str, &'a str)]);

@@ -29,9 +29,10 @@ mod text;
 pub use commit_status::commit_status;
 pub use credentials::Tls;
 pub use dispatch::{
-    Cluster, Dispatch, Route, Routed, Settings, Verdict, Warning, delivery, dispatch, route,
+    Cluster, Dispatch, Route, Routed, Settings, Verdict, Warning, delivery, dispatch, follow_up,
+    has_incidents, route,
 };
-pub use event::{EVENT_GROUP, Event, NoEvent, ObjectReference};
+pub use event::{EVENT_GROUP, Event, Incident, NoEvent, ObjectReference};
 pub use http::{Delivery, Failure, MAX_ANSWER, Outcome, Request, Response, Stage, Step};
 pub use objects::{
     Alert, AlertSpec, Metadata, NameReference, Provider, ProviderSpec, Secret, Source, Unreadable,

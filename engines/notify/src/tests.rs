@@ -15,6 +15,8 @@ use crate::{
     Alert, Delivery, Event, Failure, Parcel, Provider, Request, Response, Secret, Step, delivery,
 };
 
+mod incidents;
+
 const NOW: i64 = 1_800_000_000;
 
 fn event() -> Event {

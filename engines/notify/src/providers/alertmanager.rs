@@ -1,12 +1,50 @@
 //! Type `alertmanager`: an alert, which is firing whatever the severity.
+//!
+//! That of an incident has the same labels from its opening to its end, and an end: Alertmanager takes an alert without one
+//! for resolved after five minutes.
 
 use serde_json::json;
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
+use crate::event::{Event, Incident, rfc3339};
 use crate::http::Flow;
 use crate::options::Options;
 use crate::text::title;
+
+/// How long the alert of an incident fires at most where its end is not sent, in seconds.
+const LONGEST: i64 = 30 * 24 * 3600;
+
+/// What depends on whether an alert is that of an incident.
+struct Facts {
+    status: &'static str,
+    severity: String,
+    reason: String,
+    starts: String,
+    ends: String,
+}
+
+impl Facts {
+    fn of(event: &Event) -> Self {
+        let Some(Incident { is_open, since, reason, .. }) = &event.incident else {
+            return Self {
+                status: "firing",
+                severity: event.severity.clone(),
+                reason: event.reason.clone(),
+                starts: event.rfc3339(),
+                // Parity(flux): never known, and written as Go's zero time.
+                ends: "0001-01-01T00:00:00Z".to_owned(),
+            };
+        };
+        let ends = if *is_open { since.saturating_add(LONGEST) } else { event.unix() };
+        Self {
+            status: if *is_open { "firing" } else { "resolved" },
+            severity: "error".to_owned(),
+            reason: reason.clone(),
+            starts: rfc3339(*since),
+            ends: rfc3339(ends.max(*since)),
+        }
+    }
+}
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
     if let Err(error) = request_uri(&options.url) {
@@ -18,10 +56,15 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     if let Some(summary) = labels.remove("summary") {
         annotations["summary"] = json!(summary);
     }
+    if event.incident.is_some() {
+        // They change while it is open.
+        labels.retain(|key, _| !matches!(key.as_str(), "incidentState" | "affected"));
+    }
+    let Facts { status, severity, reason, starts, ends } = Facts::of(&event);
     let own = [
-        ("alertname", format!("Flux{}{}", object.kind, title(&event.reason))),
-        ("severity", event.severity.clone()),
-        ("reason", event.reason.clone()),
+        ("alertname", format!("Flux{}{}", object.kind, title(&reason))),
+        ("severity", severity),
+        ("reason", reason),
         ("kind", object.kind.clone()),
         ("name", object.name.clone()),
         ("namespace", object.namespace.clone()),
@@ -29,12 +72,11 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     ];
     labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
     let payload = json!([{
-        "status": "firing",
+        "status": status,
         "labels": labels,
         "annotations": annotations,
-        "startsAt": event.rfc3339(),
-        // Parity(flux): never known, and written as Go's zero time.
-        "endsAt": "0001-01-01T00:00:00Z",
+        "startsAt": starts,
+        "endsAt": ends,
     }]);
     let mut request = message(&options, &options.url, &payload);
     if !options.username.is_empty() && !options.password.is_empty() {

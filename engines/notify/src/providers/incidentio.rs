@@ -24,10 +24,14 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     if !event.reporting_controller.is_empty() {
         metadata.insert("reportingController".to_owned(), event.reporting_controller.clone());
     }
+    let (is_open, key) = match &event.incident {
+        Some(incident) => (incident.is_open, &incident.key),
+        None => (event.is_error(), &event.object.uid),
+    };
     let mut payload = json!({
         "title": format!("{}: {}", event.object.heading(), event.reason),
-        "status": if event.is_error() { "firing" } else { "resolved" },
-        "deduplication_key": event.object.uid,
+        "status": if is_open { "firing" } else { "resolved" },
+        "deduplication_key": key,
         "metadata": metadata,
     });
     if !event.message.is_empty() {

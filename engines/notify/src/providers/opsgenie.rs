@@ -1,4 +1,6 @@
 //! Type `opsgenie`: an alert. Its alias, which lets Opsgenie see repetitions, is that of the main branch.
+//!
+//! That of an incident is its key, by which the alert is closed when the incident is resolved.
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -20,12 +22,29 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     details.insert("severity".to_owned(), event.severity.clone());
     let identity =
         [&options.provider.uid, &object.kind, &object.namespace, &object.name, &event.reason];
+    let alias = match &event.incident {
+        Some(incident) => incident.key.clone(),
+        None => hex::encode(Sha256::digest(identity.map(String::as_str).join("/"))),
+    };
+    let is_over = event.incident.as_ref().is_some_and(|it| !it.is_open);
     let payload = json!({
         "message": format!("{}/{}", object.kind, object.name),
-        "alias": hex::encode(Sha256::digest(identity.map(String::as_str).join("/"))),
+        "alias": alias,
         "description": event.message,
         "details": details,
     });
     let key = format!("GenieKey {}", options.token);
+    if is_over {
+        let url = closing(&options.url, &alias);
+        let note = json!({"source": event.reporting_controller, "note": event.message});
+        return post_message(message(&options, &url, &note).header("Authorization", key));
+    }
     post_message(message(&options, &options.url, &payload).header("Authorization", key))
+}
+
+/// The address at which the alert of an alias is closed; a query of the address of alerts stays.
+fn closing(alerts: &str, alias: &str) -> String {
+    let (path, query) = alerts.split_once('?').unwrap_or((alerts, ""));
+    let more = if query.is_empty() { String::new() } else { format!("&{query}") };
+    format!("{}/{alias}/close?identifierType=alias{more}", path.trim_end_matches('/'))
 }

@@ -1,4 +1,6 @@
 //! Type `pagerduty`: an alert that an error triggers and anything else resolves, and a change event for information.
+//!
+//! An incident is one alert by its own key, and no change.
 
 use serde_json::json;
 
@@ -29,7 +31,10 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     if !event.object.uid.is_empty() {
         alert["dedup_key"] = json!(event.object.uid);
     }
-    if event.is_error() {
+    if let Some(incident) = &event.incident {
+        alert["dedup_key"] = json!(incident.key);
+    }
+    if event.incident.as_ref().map_or(event.is_error(), |it| it.is_open) {
         alert["event_action"] = json!("trigger");
         alert["payload"] = json!({
             "summary": summary,
@@ -55,7 +60,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
             "custom_details": details,
         },
     });
-    let is_info = event.severity == "info";
+    let is_info = event.severity == "info" && event.incident.is_none();
     let second = message(&options, &format!("{base}/v2/change/enqueue"), &change);
     post(message(&options, &format!("{base}/v2/enqueue"), &alert), move |result| match result {
         Err(error) => Flow::failed(format!("failed sending event: {error}")),

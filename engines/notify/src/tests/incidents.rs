@@ -1,0 +1,115 @@
+//! What services that have incidents of their own are sent, from the opening to the end.
+
+use serde_json::Value;
+
+use super::*;
+use crate::Incident;
+
+const OPENED: i64 = 1_799_990_000;
+
+/// What is sent to a type of Provider: the address and the body of each request.
+fn requests(kind: &str, event: &Event) -> Vec<(String, Value)> {
+    let address = if kind == "opsgenie" { "https://h/v2/alerts" } else { "https://h/x" };
+    let spec = json!({"type": kind, "address": address, "channel": "key",
+        "secretRef": {"name": "s"}});
+    let provider =
+        json!({"metadata": {"name": "p", "namespace": "apps", "uid": "u-1"}, "spec": spec});
+    let provider = Provider::new(provider).unwrap();
+    let data = BTreeMap::from([("token".to_owned(), b"secret".to_vec())]);
+    let secret = |_: &str, name: &str| Some(Secret { name: name.to_owned(), data: data.clone() });
+    let mut delivery = delivery(event, &provider, &Alert::default(), NOW, &secret);
+    let mut step = delivery.start();
+    let mut all = Vec::new();
+    loop {
+        step = match step {
+            Step::Done => return all,
+            Step::Failed(failure) => panic!("{failure:?}"),
+            step @ Step::Send(..) => {
+                let (_, request) = sent(step);
+                let body = serde_json::from_slice(&request.body).unwrap();
+                all.push((request.url.clone(), body));
+                delivery.answer(answer(202, &[], ""))
+            }
+        };
+    }
+}
+
+fn incident(is_open: bool) -> Event {
+    let mut about = event();
+    about.object.uid = "uid-of-the-object".to_owned();
+    about.timestamp = Some(if is_open { OPENED } else { NOW });
+    let of = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    about.metadata = BTreeMap::from([
+        of("incident", "apps/web-1"),
+        of("incidentState", if is_open { "Opened" } else { "Resolved" }),
+        of("affected", if is_open { "3" } else { "7" }),
+    ]);
+    if !is_open {
+        (about.severity, about.reason) = ("info".to_owned(), "IncidentResolved".to_owned());
+    }
+    let (key, reason) = ("uid-of-the-incident".to_owned(), "Build".to_owned());
+    about.incident = Some(Incident { key, is_open, since: OPENED, reason });
+    about
+}
+
+fn both(kind: &str) -> [(String, Value); 2] {
+    [true, false].map(|is_open| {
+        let mut all = requests(kind, &incident(is_open));
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    })
+}
+
+#[test]
+fn pagerduty_is_sent_a_trigger_and_a_resolve_with_the_same_key() {
+    let [(_, open), (_, over)] = both("pagerduty");
+    assert_eq!(
+        (&open["event_action"], &over["event_action"]),
+        (&json!("trigger"), &json!("resolve"))
+    );
+    assert_eq!(open["dedup_key"], "uid-of-the-incident");
+    assert_eq!(open["dedup_key"], over["dedup_key"]);
+    assert_eq!(open["payload"]["severity"], "error");
+}
+
+#[test]
+fn opsgenie_is_sent_an_alert_and_its_end_by_the_alias() {
+    let [(created, open), (closed, _)] = both("opsgenie");
+    assert_eq!(open["alias"], "uid-of-the-incident");
+    assert_eq!(created, "https://h/v2/alerts");
+    assert_eq!(closed, "https://h/v2/alerts/uid-of-the-incident/close?identifierType=alias");
+}
+
+#[test]
+fn alertmanager_is_sent_the_same_labels_and_an_end() {
+    let [(_, open), (_, over)] = both("alertmanager");
+    assert_eq!(open[0]["labels"], over[0]["labels"]);
+    assert_eq!(open[0]["labels"]["alertname"], "FluxKustomizationBuild");
+    assert_eq!(open[0]["startsAt"], over[0]["startsAt"]);
+    let time = |of: &Value| of.as_str().unwrap_or_default().to_owned();
+    assert!(time(&open[0]["endsAt"]) > time(&over[0]["endsAt"]), "{open} {over}");
+    assert_eq!(time(&over[0]["endsAt"]), crate::event::rfc3339(NOW));
+    assert_eq!((&open[0]["status"], &over[0]["status"]), (&json!("firing"), &json!("resolved")));
+}
+
+#[test]
+fn incident_io_is_sent_both_states_of_one_key() {
+    let [(_, open), (_, over)] = both("incident.io");
+    assert_eq!((&open["status"], &over["status"]), (&json!("firing"), &json!("resolved")));
+    assert_eq!(open["deduplication_key"], "uid-of-the-incident");
+    assert_eq!(open["deduplication_key"], over["deduplication_key"]);
+}
+
+#[test]
+fn an_alert_of_errors_is_sent_the_end_of_what_it_was_sent() {
+    let alert = json!({"metadata": {"name": "a", "namespace": "apps"}, "spec": {
+        "providerRef": {"name": "p"}, "eventSeverity": "error",
+        "eventSources": [{"kind": "Kustomization", "name": "*"}]}});
+    let alert = Alert::new(alert).unwrap();
+    let settings = crate::dispatch::Settings::default();
+    let over = incident(false);
+    assert!(crate::route(&over, &alert, &OneProvider, settings).route.is_none());
+    assert!(crate::follow_up(&over, &alert, &OneProvider, settings).route.is_some());
+    assert!(crate::has_incidents("slack") && !crate::has_incidents("github"));
+    assert!(!crate::has_incidents("gitlabmergerequestcomment"));
+}
