@@ -33,6 +33,7 @@ pub(crate) mod http_archive;
 pub(crate) mod hub;
 mod ignore_rules;
 pub(crate) mod image_trust;
+pub(crate) mod incident;
 mod kept;
 pub(crate) mod kind;
 pub(crate) mod kinds;

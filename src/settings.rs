@@ -102,6 +102,19 @@ pub(crate) struct Settings {
     #[arg(long, default_value = "5m", value_parser = parse_duration)]
     pub(crate) rate_limit_interval: Duration,
 
+    /// Send incidents for all Alerts that do not have the annotation `windlass.dev/incidents`: a message when a failure begins
+    /// and one when it ends, instead of one for each error
+    #[arg(long)]
+    pub(crate) incidents: bool,
+
+    /// How long to retain Incidents that are resolved
+    #[arg(long, default_value = "168h", value_parser = parse_duration)]
+    pub(crate) incident_retention_ttl: Duration,
+
+    /// How many Incidents that are resolved to retain in a namespace
+    #[arg(long, default_value_t = 50)]
+    pub(crate) incident_retention_records: usize,
+
     /// Watch all namespaces; `false` watches the namespace in `$RUNTIME_NAMESPACE` only
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]

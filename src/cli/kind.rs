@@ -253,7 +253,10 @@ mod tests {
         assert!(sources.map(|it| it.kind).any(|kind| kind == "GitRepository"));
         let left_out: Vec<_> =
             crds::names().filter(|it| !is_in(it, ALL)).map(|it| it.kind).collect();
-        assert_eq!(left_out, ["LifecycleBinding", "LifecycleEvent", "Lifecycle", "ReleaseAudit"]);
+        assert_eq!(
+            left_out,
+            ["Incident", "LifecycleBinding", "LifecycleEvent", "Lifecycle", "ReleaseAudit"]
+        );
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `deciding`), what was told lately
 //! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`), what goes
-//! out (`parcels`, `nats`).
+//! out (`parcels`, `nats`), and what is sent about incidents (`incidents`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`crate::events`), requests (`controllers::exchange`).
 
 pub(crate) mod attempt;
 mod deciding;
 mod dispatch;
+pub(crate) mod incidents;
 mod lane;
 mod lanes;
 mod nats;
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::lanes::Lanes;
 
 use self::dispatch::Dispatcher;
+use self::incidents::Outcomes;
 use self::lane::Troubles;
 use self::lanes::Place;
 use self::repetitions::Repetitions;
@@ -60,6 +62,7 @@ pub(crate) struct Delivery {
     lanes: Arc<Lanes>,
     permits: Permits,
     troubles: Troubles,
+    outcomes: Outcomes,
     warned: Mutex<Repetitions>,
     stop: CancellationToken,
     working: TaskTracker,
@@ -82,6 +85,7 @@ impl Delivery {
             spool: Arc::new(spool),
             permits: Permits::shared(REQUESTS, REQUESTS_EACH),
             troubles: Troubles::default(),
+            outcomes: Outcomes::default(),
             warned: Mutex::new(Repetitions::within(WARNED_AGAIN)),
             stop,
             working: TaskTracker::new(),
@@ -117,7 +121,7 @@ impl Delivery {
     }
 
     /// Returns once Alerts and Providers were listed; false if their watch ended before.
-    async fn listed(&self) -> bool {
+    pub(crate) async fn listed(&self) -> bool {
         let kept = &self.context.kept;
         let (alerts, providers) = (kept.listed::<Alert>(), kept.listed::<Provider>());
         alerts.await && providers.await

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, operator};
+use crds::incidents::Incident;
 use crds::kustomize::Kustomization;
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
 use crds::notification::{Alert, Provider as NotificationProvider, Receiver};
@@ -34,7 +35,7 @@ use super::receiver::hooks::hooks;
 use super::remotes::Remotes;
 use super::run::run_kind;
 use super::target::Targets;
-use super::{helm_release, helmfile, kustomization, lifecycle};
+use super::{helm_release, helmfile, incident, kustomization, lifecycle};
 use crate::cluster::Cluster;
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -62,6 +63,8 @@ struct Kind {
     depend: Option<fn(&mut Dependencies)>,
     /// The marks on the objects that it applies.
     ownership: Option<Ownership>,
+    /// What its objects report, for incidents.
+    observed: Option<incident::Row>,
 }
 
 impl Kind {
@@ -76,6 +79,7 @@ impl Kind {
             provide: None,
             depend: None,
             ownership: None,
+            observed: Some(incident::Row::of::<K>()),
         }
     }
 
@@ -93,6 +97,7 @@ impl Kind {
             provide: None,
             depend: None,
             ownership: None,
+            observed: None,
         }
     }
 
@@ -138,6 +143,8 @@ const KINDS: &[Kind] = &[
         lifecycle::follow_bindings(context, stop).boxed()
     }),
     Kind::kept::<LifecycleEvent>(|context, stop| lifecycle::follow_events(context, stop).boxed()),
+    Kind::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
+        .only(Settings::notifies),
     Kind::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
 
@@ -229,7 +236,9 @@ async fn notify(context: &Arc<Context>, webhooks: Option<Listener>, stop: &Cance
             listener.serve(hooks(context.clone()), stop.clone()).await;
         }
     };
-    tokio::join!(delivery.run(), served);
+    let observed = KINDS.iter().filter_map(|kind| kind.observed).collect();
+    let incidents = incident::run(context.clone(), delivery.clone(), observed, stop.clone());
+    tokio::join!(delivery.run(), served, incidents);
 }
 
 async fn until(stop: &CancellationToken, work: impl Future<Output = ()>) {

@@ -17,6 +17,7 @@ use super::Delivery;
 use super::deciding::Deciding;
 use super::repetitions::Repetitions;
 use super::spool::{LARGEST, Notification};
+use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::on_thread;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
@@ -180,11 +181,15 @@ impl Delivery {
         (namespace, alerts): (&str, &[String]),
     ) {
         let mut labels = Labels::Unread;
+        let is_of_incident = is_of_incident(event);
         for name in alerts {
             let Some(alert) = self.context.seen::<Alert>(namespace, name) else { continue };
+            if is_of_incident && self.has_incidents(&alert) {
+                continue;
+            }
             let mut decided = self.route(event, &alert, &labels).await;
             if matches!(labels, Labels::Unread) && decided.1 {
-                labels = Labels::Read(self.labels(&event.object).await);
+                labels = Labels::Read(self.labels(&event.object).await.unwrap_or_default());
                 decided = self.route(event, &alert, &labels).await;
             }
             let Routed { warnings, route } = decided.0;
@@ -211,6 +216,36 @@ impl Delivery {
         alert: &Arc<Alert>,
         labels: &Labels,
     ) -> (Routed, bool) {
+        self.routed(event, alert, labels, notify::route).await
+    }
+
+    /// The same with the labels of the object, if the Alert asks for them; none if they cannot be read.
+    pub(super) async fn decide(
+        &self,
+        event: &Arc<notify::Event>,
+        alert: &Arc<Alert>,
+    ) -> Option<Routed> {
+        match self.route(event, alert, &Labels::Unread).await {
+            (_, true) => {
+                let labels = Labels::Read(self.labels(&event.object).await.ok()?);
+                Some(self.route(event, alert, &labels).await.0)
+            }
+            (routed, false) => Some(routed),
+        }
+    }
+
+    /// Where an Alert sends an event about something that it selected before.
+    pub(super) async fn follow_up(&self, event: &Arc<notify::Event>, alert: &Arc<Alert>) -> Routed {
+        self.routed(event, alert, &Labels::Read(None), notify::follow_up).await.0
+    }
+
+    async fn routed(
+        &self,
+        event: &Arc<notify::Event>,
+        alert: &Arc<Alert>,
+        labels: &Labels,
+        route: fn(&notify::Event, &notify::Alert, &dyn notify::Cluster, Settings) -> Routed,
+    ) -> (Routed, bool) {
         let namespace = alert.namespace().unwrap_or_default();
         let seen = Seen {
             context: self.context.clone(),
@@ -225,7 +260,7 @@ impl Delivery {
         let (event, alert) = (event.clone(), alert.clone());
         let decided = on_thread(&namespace, move || {
             let alert = readable(&alert)?;
-            let routed = notify::route(&event, &alert, &seen, settings);
+            let routed = route(&event, &alert, &seen, settings);
             Some((routed, seen.is_asked.get()))
         });
         match decided.await {
@@ -239,18 +274,24 @@ impl Delivery {
         }
     }
 
-    /// The labels of an object as they are now; none if it is gone or cannot be read, which is logged.
-    async fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>> {
+    /// The labels of an object as they are now; none if it is gone.
+    ///
+    /// # Errors
+    /// They cannot be read, which is logged.
+    async fn labels(
+        &self,
+        object: &ObjectReference,
+    ) -> Result<Option<BTreeMap<String, String>>, ClusterError> {
         let gvk = Gvk::new(&object.api_version, &object.kind);
         let read = async {
             let resource = self.context.cluster.resource(&gvk).await?;
             self.context.cluster.get(&resource, &object.namespace, &object.name).await
         };
         match read.await {
-            Ok(found) => {
-                let labels = found?.meta("labels").cloned().unwrap_or_default();
-                Some(serde_json::from_value(labels).unwrap_or_default())
-            }
+            Ok(found) => Ok(found.map(|found| {
+                let labels = found.meta("labels").cloned().unwrap_or_default();
+                serde_json::from_value(labels).unwrap_or_default()
+            })),
             Err(error) => {
                 tracing::error!(
                     controller_kind = object.kind,
@@ -259,16 +300,22 @@ impl Delivery {
                     error = %error,
                     "failed to read the labels that an Alert asks for"
                 );
-                None
+                Err(error)
             }
         }
     }
 }
 
+/// Whether an event says that an object fails of which incidents tell.
+fn is_of_incident(event: &notify::Event) -> bool {
+    let is_error = event.severity == "error";
+    is_reconciled(&event.object.kind) && cause::reason::is_of_condition(&event.reason, is_error)
+}
+
 /// The warning about a notification that is too large.
 ///
 /// Differs(flux): there it may be of any length. It names no object, so that many of them are one warning.
-fn too_large() -> Warning {
+pub(super) fn too_large() -> Warning {
     let message = format!(
         "discarded an event that has more than {} KiB with its metadata; shorten `spec.eventMetadata` of the Alert, or \
          the annotations of the object that are part of its events",
@@ -287,7 +334,7 @@ fn readable(alert: &Alert) -> Option<notify::Alert> {
 }
 
 /// Whether an Alert names an object, but for what is costly to find out.
-fn may_want(alert: &Alert, more: &[Source], object: &ObjectReference) -> bool {
+pub(super) fn may_want(alert: &Alert, more: &[Source], object: &ObjectReference) -> bool {
     let own = alert.namespace().unwrap_or_default();
     let is_it = |kind: &str, namespace: &str, name: &str| {
         let namespace = if namespace.is_empty() { &own } else { namespace };
@@ -328,6 +375,7 @@ fn event(told: &Announcement) -> notify::Event {
         lacks_metadata: told.event.metadata.is_empty(),
         reporting_controller: told.controller.clone().into_owned(),
         reporting_instance: told.instance.to_string(),
+        incident: None,
     }
 }
 
@@ -348,6 +396,21 @@ mod tests {
         assert!(event.message.len() <= MESSAGE_LIMIT && event.message.ends_with('ä'));
         assert_eq!(event.metadata["kustomize.toolkit.fluxcd.io/revision"], "main@sha1:1");
         assert_eq!(event.reporting_controller, "kustomize-controller");
+    }
+
+    #[test]
+    fn errors_that_a_condition_repeats_are_of_incidents_and_others_are_not() {
+        let of = |kind: &str, severity: &str, reason: &str| {
+            let mut event = event(&announcement(""));
+            event.object.kind = kind.to_owned();
+            (event.severity, event.reason) = (severity.to_owned(), reason.to_owned());
+            is_of_incident(&event)
+        };
+        assert!(of("Kustomization", "error", "BuildFailed"));
+        assert!(of("Kustomization", "info", "DependencyNotReady"));
+        assert!(!of("ImagePolicy", "error", "BuildFailed"), "another controller reconciles it");
+        assert!(!of("Kustomization", "info", "ReconciliationSucceeded"));
+        assert!(!of("HelmRelease", "error", "AuditFailed"));
     }
 
     #[test]

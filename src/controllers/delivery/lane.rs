@@ -151,6 +151,10 @@ impl Delivery {
         ended: Ended,
         trouble: &mut Trouble,
     ) -> Option<Duration> {
+        let is_delivered = matches!(ended, Ended::Delivered);
+        // One that waited for too long is sent if its incident is still open.
+        let is_ended =
+            is_delivered || matches!(ended, Ended::Refused(_)) && !is_expired(notification);
         let outcome = match ended {
             Ended::Later(warning, asked) if !is_expired(notification) => {
                 trouble.attempts += 1;
@@ -178,6 +182,10 @@ impl Delivery {
             }
         };
         self.context.metrics.notified(outcome);
+        // Before it waits no more, so that it is always known to be one or the other.
+        if let Some(step) = notification.step().filter(|_| is_ended) {
+            self.outcomes.put(step, is_delivered);
+        }
         self.lanes.end(place);
         self.remove(number).await;
         None

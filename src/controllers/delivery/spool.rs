@@ -10,7 +10,7 @@
 
 mod shares;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::shares::Shares;
+use super::incidents::{Mark, Step};
 use super::lanes::Place;
 
 /// The folder in that of the artifacts.
@@ -53,6 +54,9 @@ pub(super) struct Notification {
     pub(super) provider: String,
     /// When it began to wait, in seconds since 1970.
     pub(super) since: i64,
+    /// The incident that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) incident: Option<Mark>,
     /// The event as it is posted.
     event: Value,
     nanoseconds: u32,
@@ -68,13 +72,27 @@ impl Notification {
         let [namespace, alert, provider] = [namespace, alert, provider].map(str::to_owned);
         let nanoseconds = event.nanoseconds;
         let event = serde_json::to_value(event).unwrap_or_default();
-        Self { namespace, alert, provider, since, event, nanoseconds }
+        Self { namespace, alert, provider, since, incident: None, event, nanoseconds }
+    }
+
+    /// The same about an incident.
+    pub(super) fn about(self, incident: Mark) -> Self {
+        Self { incident: Some(incident), ..self }
     }
 
     /// The event.
     pub(super) fn event(&self) -> notify::Event {
         let event = notify::Event::deserialize(&self.event).unwrap_or_default();
-        notify::Event { nanoseconds: self.nanoseconds, lacks_metadata: false, ..event }
+        let incident = self.incident.as_ref().map(Mark::incident);
+        notify::Event { nanoseconds: self.nanoseconds, lacks_metadata: false, incident, ..event }
+    }
+
+    /// What is to be sent about an incident, and for whom.
+    pub(super) fn step(&self) -> Option<Step> {
+        let mark = self.incident.clone()?;
+        let [namespace, alert, provider] =
+            [&self.namespace, &self.alert, &self.provider].map(Clone::clone);
+        Some(Step { namespace, alert, provider, mark })
     }
 
     pub(super) fn place(&self) -> Place {
@@ -89,6 +107,7 @@ impl Notification {
 struct Entry {
     namespace: String,
     bytes: u64,
+    step: Option<Step>,
     /// It is in no file.
     kept: Option<Arc<Notification>>,
 }
@@ -158,6 +177,11 @@ impl Spool {
 
     fn path(&self, number: u64) -> PathBuf {
         self.folder.join(format!("{number:020}.json"))
+    }
+
+    /// What waits about incidents.
+    pub(super) fn steps(&self) -> BTreeSet<Step> {
+        self.state().entries.values().filter_map(|entry| entry.step.clone()).collect()
     }
 
     /// How many wait.
@@ -259,7 +283,8 @@ impl State {
     ) {
         let namespace = notification.namespace.clone();
         self.shares.add(&namespace, number, notification.is_error(), bytes);
-        self.entries.insert(number, Entry { namespace, bytes, kept });
+        let step = notification.step();
+        self.entries.insert(number, Entry { namespace, bytes, step, kept });
     }
 
     fn forget(&mut self, number: u64) -> bool {
@@ -317,6 +342,31 @@ mod tests {
         let event = spool.read(found[0].0).unwrap().event();
         assert_eq!((event.timestamp, event.nanoseconds), (Some(1_700_000_000), 7));
         assert_eq!(spool.put(notification("info", "fourth")).number, Some(3));
+    }
+
+    #[test]
+    fn a_step_of_an_incident_is_known_while_it_waits_and_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, _) = Spool::open(folder.path(), Bounds::default());
+        spool.put(notification("info", "of no incident"));
+        let mark = Mark {
+            namespace: "apps".to_owned(),
+            name: "i".to_owned(),
+            uid: "u".to_owned(),
+            opened: 7,
+            reason: "Build".to_owned(),
+            saying: super::super::incidents::Saying::Opened,
+        };
+        let number = spool.put(notification("error", "opened").about(mark.clone())).number.unwrap();
+        let step = spool.read(number).unwrap().step().unwrap();
+        assert_eq!((step.alert.as_str(), &step.mark), ("alert", &mark));
+        assert_eq!(spool.steps(), BTreeSet::from([step.clone()]));
+        let (spool, _) = Spool::open(folder.path(), Bounds::default());
+        assert_eq!(spool.steps(), BTreeSet::from([step]));
+        let incident = spool.read(number).unwrap().event().incident.unwrap();
+        assert_eq!((incident.key.as_str(), incident.is_open), ("u-7", true));
+        spool.remove(number);
+        assert!(spool.steps().is_empty());
     }
 
     #[test]

@@ -278,7 +278,7 @@ impl<K: Tabled> Table<K> {
 }
 
 /// Follows the objects of a kind, for ever.
-pub(super) async fn follow<K: Tabled>(
+pub(crate) async fn follow<K: Tabled>(
     context: Arc<Context>,
     changed: impl Fn(&Context, Changed<K>),
 ) {

@@ -1,0 +1,303 @@
+//! What the objects of all kinds report, kept as little as a judgement needs: references, suspension and conditions.
+//!
+//! Elsewhere: the judgement (`cause::incident`), the objects themselves (`controllers::kept`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cause::incident::{Incident, Own, Reach, Verdict};
+use cause::{Answer, Known, Query};
+use futures::FutureExt as _;
+use kube::core::ResourceExt as _;
+use notify::ObjectReference;
+use objects::{Object, ObjectId};
+use reconcile::Time;
+use serde_json::{Value, json};
+
+use crate::controllers::context::Context;
+use crate::controllers::delivery::CONTROLLER;
+use crate::controllers::kind::Controlled;
+use crate::settings::Settings;
+
+/// What of a spec decides what an object waits for.
+const SPEC: [&str; 7] =
+    ["chart", "chartRef", "dependsOn", "include", "sourceRef", "suspend", "type"];
+
+/// What of a status tells how it is.
+const STATUS: [&str; 5] = ["artifact", "conditions", "helmChart", "observedGeneration", "releases"];
+
+/// What of the metadata is needed.
+const METADATA: [&str; 6] =
+    ["annotations", "creationTimestamp", "deletionTimestamp", "generation", "name", "namespace"];
+
+/// Longest message that is kept, in bytes.
+const MESSAGE: usize = 2 << 10;
+
+/// How often the judgement of one object may ask for more.
+const ROUNDS: usize = 200;
+
+/// A kind whose objects are observed.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    /// Group, kind and API version.
+    name: fn() -> [String; 3],
+    refresh: fn(&mut Observed, &Context),
+    is_listed: fn(&Context) -> bool,
+}
+
+impl Row {
+    /// The row of a kind.
+    pub(crate) const fn of<K: Controlled>() -> Self {
+        Self {
+            name: || {
+                [K::group(&()), K::kind(&()), K::api_version(&())].map(std::borrow::Cow::into_owned)
+            },
+            refresh: refresh::<K>,
+            is_listed: |context| context.kept.listed::<K>().now_or_never() == Some(true),
+        }
+    }
+}
+
+/// The kinds whose objects were listed, and where they are watched.
+#[derive(Clone)]
+pub(super) struct Listed {
+    /// Group and kind.
+    kinds: BTreeSet<[String; 2]>,
+    /// The only namespace that is watched.
+    namespace: Option<String>,
+}
+
+impl Listed {
+    pub(super) fn of(rows: &[Row], context: &Context) -> Self {
+        let Settings { watch_all_namespaces, runtime_namespace, .. } = &context.settings;
+        let listed = rows.iter().filter(|row| (row.is_listed)(context));
+        let kinds = listed.map(|row| {
+            let [group, kind, _] = (row.name)();
+            [group, kind]
+        });
+        let namespace = (!watch_all_namespaces).then(|| runtime_namespace.clone());
+        Self { kinds: kinds.collect(), namespace }
+    }
+
+    /// Whether an object that is not known does not exist.
+    pub(super) fn has(&self, id: &ObjectId) -> bool {
+        let is_watched = self.namespace.as_ref().is_none_or(|it| *it == id.namespace);
+        is_watched && self.kinds.contains(&[id.group.clone(), id.kind.clone()])
+    }
+}
+
+/// An object, besides what a judgement needs.
+struct Entry {
+    version: String,
+    uid: String,
+    controller: &'static str,
+    /// Whether it is in this process' part of the cluster.
+    is_selected: bool,
+    pass: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Observed {
+    known: Known,
+    entries: BTreeMap<ObjectId, Entry>,
+    pass: u64,
+    has_changed: bool,
+}
+
+/// Takes in the objects of a kind.
+fn refresh<K: Controlled>(observed: &mut Observed, context: &Context) {
+    let (group, kind) = (K::group(&()), K::kind(&()));
+    for object in context.store::<K>().state() {
+        let namespace = object.namespace().unwrap_or_default();
+        let id = ObjectId::new(&namespace, &object.name_any(), &group, &kind);
+        let version = object.resource_version().unwrap_or_default();
+        if let Some(entry) = observed.entries.get_mut(&id)
+            && entry.version == version
+        {
+            entry.pass = observed.pass;
+            continue;
+        }
+        let Some(slim) = serde_json::to_value(&*object).ok().and_then(slim) else { continue };
+        let entry = Entry {
+            version,
+            uid: object.uid().unwrap_or_default(),
+            controller: K::CONTROLLER,
+            is_selected: context.settings.selects(object.labels()),
+            pass: observed.pass,
+        };
+        observed.known.insert(Query::Object(id.clone()), Answer::Objects(vec![slim]));
+        observed.entries.insert(id, entry);
+        observed.has_changed = true;
+    }
+}
+
+/// An object with what a judgement needs.
+fn slim(mut object: Value) -> Option<Object> {
+    let keep = |part: Option<&mut Value>, keys: &[&str]| {
+        if let Some(fields) = part.and_then(Value::as_object_mut) {
+            fields.retain(|key, _| keys.contains(&key.as_str()));
+        }
+    };
+    keep(object.get_mut("spec"), &SPEC);
+    keep(object.get_mut("status"), &STATUS);
+    keep(object.get_mut("metadata"), &METADATA);
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations")
+        && let Some(annotations) = annotations.as_object_mut()
+    {
+        annotations.retain(|key, _| key.starts_with("windlass.dev/"));
+    }
+    if let Some(artifact) = object.pointer_mut("/status/artifact") {
+        *artifact = json!({});
+    }
+    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if let Some(Value::String(message)) = condition.get_mut("message") {
+            message.truncate(message.floor_char_boundary(MESSAGE));
+        }
+    }
+    Object::new(object).ok()
+}
+
+impl Observed {
+    /// Takes in what changed; whether anything did.
+    pub(super) fn refresh(&mut self, rows: &[Row], context: &Context) -> bool {
+        self.pass += 1;
+        self.has_changed = false;
+        for row in rows {
+            (row.refresh)(self, context);
+        }
+        let (pass, known) = (self.pass, &mut self.known);
+        let before = self.entries.len();
+        self.entries.retain(|id, entry| {
+            let is_there = entry.pass == pass;
+            if !is_there {
+                known.forget(&Query::Object(id.clone()));
+            }
+            is_there
+        });
+        self.has_changed || self.entries.len() != before
+    }
+
+    /// Judges all objects.
+    pub(super) fn judge(
+        &mut self,
+        listed: &Listed,
+        reach: Reach,
+        now: Time,
+    ) -> BTreeMap<ObjectId, Verdict> {
+        let mut lacking = Vec::new();
+        let mut verdicts = BTreeMap::new();
+        for id in self.entries.keys() {
+            let verdict = judged((&mut self.known, &mut lacking), id, listed, reach, now);
+            verdicts.insert(id.clone(), verdict);
+        }
+        // They may come to exist.
+        lacking.iter().for_each(|query| self.known.forget(query));
+        verdicts
+    }
+
+    /// Whether an incident is of this process' part of the cluster: by its subject, or by who names one that does not exist.
+    pub(super) fn is_selected(&self, incident: &Incident) -> bool {
+        let first = incident.affected.first();
+        let entry = self.entries.get(&incident.failure.subject);
+        let entry = entry.or_else(|| first.and_then(|id| self.entries.get(id)));
+        entry.is_some_and(|entry| entry.is_selected)
+    }
+
+    /// An object, as events name it.
+    pub(super) fn reference(&self, id: &ObjectId) -> ObjectReference {
+        let names = crds::names().find(|it| it.group == id.group && it.kind == id.kind);
+        let version = names.map_or("v1", |it| it.version);
+        let entry = self.entries.get(id);
+        ObjectReference {
+            kind: id.kind.clone(),
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+            uid: entry.map(|it| it.uid.clone()).unwrap_or_default(),
+            api_version: format!("{}/{version}", id.group),
+            resource_version: entry.map(|it| it.version.clone()).unwrap_or_default(),
+            field_path: String::new(),
+        }
+    }
+
+    /// Who reports on an object.
+    pub(super) fn controller(&self, id: &ObjectId) -> &'static str {
+        self.entries.get(id).map_or(CONTROLLER, |entry| entry.controller)
+    }
+}
+
+/// Judges an object. What is not known of kinds that were listed does not exist.
+fn judged(
+    (known, lacking): (&mut Known, &mut Vec<Query>),
+    id: &ObjectId,
+    listed: &Listed,
+    reach: Reach,
+    now: Time,
+) -> Verdict {
+    for _ in 0..ROUNDS {
+        let queries = match cause::incident::verdict(id, known, now, reach) {
+            Ok(verdict) => return verdict,
+            Err(queries) => queries,
+        };
+        for query in queries {
+            let answer = match &query {
+                Query::Object(id) if listed.has(id) => Answer::Objects(Vec::new()),
+                _ => Answer::Refused("not observed".to_owned()),
+            };
+            known.insert(query.clone(), answer);
+            lacking.push(query);
+        }
+    }
+    Verdict { own: Own::Unclear, failure: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kustomization(source: &str) -> Value {
+        json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "namespace": "apps", "generation": 1,
+                "managedFields": [{}], "labels": {"a": "b"},
+                "annotations": {"windlass.dev/window": "x", "other": "y"}},
+            "spec": {"path": "./", "sourceRef": {"kind": "GitRepository", "name": source}},
+            "status": {"observedGeneration": 1, "inventory": {"entries": [{}]},
+                "conditions": [{"type": "Ready", "status": "False", "reason": "SourceNotReady",
+                    "message": "ä".repeat(3_000), "observedGeneration": 1}]}})
+    }
+
+    #[test]
+    fn no_more_is_kept_than_a_judgement_needs() {
+        let slim = slim(kustomization("app")).unwrap().into_value();
+        assert_eq!(slim["spec"], json!({"sourceRef": {"kind": "GitRepository", "name": "app"}}));
+        assert_eq!(slim["metadata"]["annotations"], json!({"windlass.dev/window": "x"}));
+        assert!(slim["status"].get("inventory").is_none());
+        let message = slim["status"]["conditions"][0]["message"].as_str().unwrap();
+        assert!(message.len() <= MESSAGE && message.ends_with('ä'));
+        assert!(slim["metadata"].get("managedFields").is_none());
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent_only_if_its_kind_was_listed() {
+        let mut object = kustomization("app");
+        object["metadata"]["annotations"] = json!({});
+        let object = slim(object).unwrap();
+        let id = object.id();
+        let verdict = |kinds: &[[&str; 2]], namespace: Option<&str>| {
+            let kinds = kinds.iter().map(|it| it.map(str::to_owned)).collect();
+            let listed = Listed { kinds, namespace: namespace.map(str::to_owned) };
+            let mut known = Known::default();
+            let answer = Answer::Objects(vec![object.clone()]);
+            known.insert(Query::Object(id.clone()), answer);
+            let now = "2026-11-24T12:00:00Z".parse().unwrap();
+            let facts = (&mut known, &mut Vec::new());
+            let failure = judged(facts, &id, &listed, Reach::All, now).failure;
+            failure.map(|it| it.subject.kind)
+        };
+        let all = [["source.toolkit.fluxcd.io", "GitRepository"]];
+        assert_eq!(verdict(&all, None).as_deref(), Some("GitRepository"));
+        assert_eq!(verdict(&all, Some("apps")).as_deref(), Some("GitRepository"));
+        assert_eq!(verdict(&all, Some("elsewhere")).as_deref(), Some("Kustomization"));
+        assert_eq!(verdict(&[], None).as_deref(), Some("Kustomization"));
+    }
+}
