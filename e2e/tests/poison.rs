@@ -137,7 +137,7 @@ fn nonsense(schema: &Value, chance: &mut Chance, depth: usize) -> Value {
 }
 
 /// Annotations and labels that windlass reads on its own objects.
-const ANNOTATIONS: [&str; 12] = [
+const ANNOTATIONS: [&str; 15] = [
     "reconcile.fluxcd.io/requestedAt",
     "reconcile.fluxcd.io/forceAt",
     "reconcile.fluxcd.io/resetAt",
@@ -150,6 +150,9 @@ const ANNOTATIONS: [&str; 12] = [
     "windlass.dev/rollback",
     "kustomize.toolkit.fluxcd.io/reconcile",
     "helmfile.windlass.dev/dialect",
+    "windlass.dev/incidents",
+    "windlass.dev/incident-after",
+    "windlass.dev/incident-reminder",
 ];
 
 /// A kind, and a spec of it that works or lacks nothing but a server that answers.

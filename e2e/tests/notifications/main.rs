@@ -1,70 +1,23 @@
 //! Notifications: events are sent to services, and webhooks trigger reconciliations.
 //!
 //! Each story has a windlass of its own, which watches that story's namespace only. Services are a server on loopback that
-//! keeps what it is sent. Elsewhere: what each type of service is sent (`cargo xtask conformance notify`), events that are
+//! keeps what it is sent (`service.rs`). Below: incidents (`incidents.rs`). Elsewhere: what each type of service is sent (`cargo xtask conformance notify`), events that are
 //! posted to Flux's notification-controller (`restarts.rs`).
 
+mod incidents;
+mod service;
+
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
-use axum::Router;
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
 use e2e::harness::flux::{SOON, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target, Windlass};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+
+use service::Service;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
-
-/// A service that answers with a status and keeps what it answered with success.
-struct Service {
-    url: String,
-    status: Arc<AtomicU16>,
-    kept: Arc<Mutex<Vec<Value>>>,
-}
-
-impl Service {
-    async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}/hook", listener.local_addr()?);
-        let status = Arc::new(AtomicU16::new(200));
-        let kept: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let (answer, keep) = (status.clone(), kept.clone());
-        let take = async move |headers: HeaderMap, body: String| {
-            let status = answer.load(Ordering::SeqCst);
-            if status == 200 {
-                let mut body: Value = serde_json::from_str(&body).unwrap_or_default();
-                let component = headers.get("gotk-component").and_then(|it| it.to_str().ok());
-                body["component"] = component.into();
-                keep.lock().unwrap_or_else(PoisonError::into_inner).push(body);
-            }
-            StatusCode::from_u16(status).unwrap_or_default()
-        };
-        let router = Router::new().route("/hook", post(take));
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok(Self { url, status, kept })
-    }
-
-    fn answers(&self, status: u16) {
-        self.status.store(status, Ordering::SeqCst);
-    }
-
-    /// What it was sent about an object for a reason.
-    fn sent(&self, kind: &str, reason: &str) -> Vec<Value> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |it: &&Value| it["involvedObject"]["kind"] == kind && it["reason"] == reason;
-        kept.iter().filter(is_it).cloned().collect()
-    }
-
-    /// Waits until it was sent something about an object for a reason.
-    async fn awaits(&self, story: &Story, kind: &str, reason: &str) -> Result<Value> {
-        let what = format!("a notification of {kind} with {reason}");
-        story.await_until(&what, SOON, async || Ok(self.sent(kind, reason).pop())).await
-    }
-}
 
 async fn provider(story: &Story, url: &str, more: Value) -> Result<()> {
     let mut spec = json!({"type": "generic", "address": url, "timeout": "1s"});

@@ -1,0 +1,329 @@
+//! Incidents: one message when a failure begins and one when it ends, whatever else fails because of it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use crds::incidents::{Incident, IncidentState, IncidentStatus, IncidentStep};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use kube::api::Api;
+use serde_json::{Value, json};
+
+use super::service::Service;
+use super::{BETA, provider};
+
+const BROKEN: &str = "kind: [";
+
+/// How long many Kustomizations may take on a busy machine.
+const LONG: Duration = Duration::from_secs(180);
+
+/// The Alert `alert`, which has incidents of all Kustomizations and GitRepositories, with more annotations.
+async fn alert(story: &Story, more: Value) -> Result<()> {
+    let mut annotations = json!({"windlass.dev/incidents": "true"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        annotations[format!("windlass.dev/{key}")] = value.clone();
+    }
+    if let Some(all) = annotations.as_object_mut() {
+        all.retain(|_, value| !value.is_null());
+    }
+    let sources = ["Kustomization", "GitRepository"].map(|kind| json!({"kind": kind, "name": "*"}));
+    let object = json!({"apiVersion": BETA, "kind": "Alert",
+        "metadata": {"name": "alert", "annotations": annotations},
+        "spec": {"providerRef": {"name": "service"}, "eventSources": sources}});
+    story.apply_value(object).await.map(drop)
+}
+
+async fn incidents(story: &Story) -> Result<Vec<Incident>> {
+    let api = Api::<Incident>::namespaced(story.client.clone(), &story.namespace);
+    Ok(api.list(&Default::default()).await?.items)
+}
+
+/// Waits for an incident about a subject whose status is as wished.
+async fn await_incident(
+    story: &Story,
+    (kind, name): (&str, &str),
+    is_wished: impl Fn(&IncidentStatus) -> bool,
+) -> Result<Incident> {
+    let what = format!("an incident of {kind}/{name}");
+    let ask = async || {
+        let all = incidents(story).await?;
+        let is_it = |it: &Incident| {
+            let subject = &it.spec.subject;
+            subject.kind == kind
+                && subject.name == name
+                && it.status.as_ref().is_some_and(&is_wished)
+        };
+        Ok(all.into_iter().find(is_it))
+    };
+    story.await_until(&what, LONG, ask).await
+}
+
+fn is_open(status: &IncidentStatus) -> bool {
+    status.state == Some(IncidentState::Open)
+}
+
+fn is_sent(status: &IncidentStatus, step: IncidentStep) -> bool {
+    status.notifications.iter().any(|it| it.state == step)
+}
+
+/// What a service was sent about incidents in a state.
+fn about(service: &Service, state: &str) -> Vec<Value> {
+    let all = service.sent_to("/hook").into_iter();
+    all.filter(|it| it["metadata"]["incidentState"] == state).collect()
+}
+
+/// Has an object reconciled, and waits until that is done.
+async fn reconciled(story: &Story, target: &Target) -> Result<()> {
+    let token = story.request(target).await?;
+    let is_handled =
+        |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == *token;
+    story.await_object(target, SOON, is_handled).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
+    let story = Story::begin("incident").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    alert(&story, json!({})).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
+    let app = Target::kustomization("app");
+    story.await_ready(&app).await?;
+    // What is no failure is sent as before.
+    service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
+
+    upstream.push(&[("map.yaml", BROKEN.to_owned())]).await?;
+    let opened = service.awaits(&story, "Kustomization", "BuildFailed").await?;
+    ensure!(opened["severity"] == "error", "{opened}");
+    ensure!(opened["component"] == "kustomize-controller", "{opened}");
+    let incident = await_incident(&story, ("Kustomization", "app"), |status| {
+        is_open(status) && is_sent(status, IncidentStep::Opened)
+    })
+    .await?;
+    let name = incident.metadata.name.clone().context("no name")?;
+    ensure!(opened["metadata"]["incident"] == format!("{}/{name}", story.namespace), "{opened}");
+    ensure!(incident.spec.reason == "Build", "{incident:?}");
+    let said = story.windlass_says(&["incidents", "-n", &story.namespace], true)?;
+    ensure!(said.contains("Kustomization/app") && said.contains("service"), "{said}");
+
+    for attempt in 0..3 {
+        let broken = format!("{BROKEN} # {attempt}");
+        upstream.push(&[("map.yaml", broken)]).await?;
+        reconciled(&story, &app).await?;
+    }
+    upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    let resolved = service.awaits(&story, "Kustomization", "IncidentResolved").await?;
+    ensure!(resolved["severity"] == "info", "{resolved}");
+    ensure!(resolved["metadata"]["incident"] == opened["metadata"]["incident"], "{resolved}");
+    await_incident(&story, ("Kustomization", "app"), |status| {
+        !is_open(status) && is_sent(status, IncidentStep::Resolved)
+    })
+    .await?;
+    ensure!(about(&service, "Open").len() == 1, "{:?}", about(&service, "Open"));
+    ensure!(about(&service, "Resolved").len() == 1, "{:?}", about(&service, "Resolved"));
+    ensure!(service.sent("Kustomization", "BuildFailed").len() == 1, "an error was sent as well");
+
+    // The same failure is the same incident, opened again.
+    upstream.push(&[("map.yaml", BROKEN.to_owned())]).await?;
+    let is_again = async || Ok((about(&service, "Open").len() == 2).then_some(()));
+    story.await_until("the incident to be opened again", LONG, is_again).await?;
+    ensure!(incidents(&story).await?.len() == 1, "it is the same object");
+    let said = story.windlass_says(&["incidents", "-n", &story.namespace], true)?;
+    ensure!(said.contains("Open"), "{said}");
+    story.end().await
+}
+
+/// How many Kustomizations are ready.
+fn ready(story: &Story) -> Result<Option<i64>> {
+    let said = story.windlass_says(&["stats", "-n", &story.namespace, "-o", "json"], true)?;
+    let kinds: Value = serde_json::from_str(&said)?;
+    let mut rows = kinds.as_array().into_iter().flatten();
+    Ok(rows.find(|it| it["kind"] == "Kustomization").and_then(|it| it["ready"].as_i64()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_under_two_hundred_kustomizations_is_one_incident() -> Result<()> {
+    const COUNT: usize = 200;
+    let story = Story::begin("incident-source").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &["--incident-retention-records=0"]).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    let source = Target::git_repository("app");
+    story.await_ready(&source).await?;
+    let good = story.expect(&source).await?.data["spec"]["url"].clone();
+    let url = |url: &Value| json!({"spec": {"url": url}});
+    story.merge(&source, url(&json!("http://127.0.0.1:9/app"))).await?;
+    story.await_failure(&source, "GitOperationFailed").await?;
+    for at in 0..COUNT {
+        let more = json!({"namePrefix": format!("k{at}-"), "retryInterval": "1h"});
+        story.kustomization(&format!("k{at}"), "app", more).await?;
+    }
+    provider(&story, &service.url, json!({})).await?;
+    alert(&story, json!({})).await?;
+    let count = i64::try_from(COUNT)?;
+    let open = await_incident(&story, ("GitRepository", "app"), |status| {
+        let affected = status.affected.as_ref().map_or(0, |it| it.count);
+        is_open(status) && is_sent(status, IncidentStep::Opened) && affected == count
+    })
+    .await?;
+    ensure!(incidents(&story).await?.len() == 1, "{:?}", incidents(&story).await?);
+    let named = open.status.and_then(|it| it.affected).map_or(0, |it| it.objects.len());
+    ensure!((1..=20).contains(&named), "{named} are named");
+
+    story.merge(&source, url(&good)).await?;
+    service.awaits(&story, "GitRepository", "IncidentResolved").await?;
+    let is_ready = async || Ok((ready(&story)? == Some(count)).then_some(()));
+    story.await_until("all Kustomizations to be ready", LONG, is_ready).await?;
+    ensure!(about(&service, "Open").len() == 1, "{:?}", about(&service, "Open"));
+    ensure!(about(&service, "Resolved").len() == 1, "{:?}", about(&service, "Resolved"));
+    let all = service.sent_to("/hook");
+    let is_error = |it: &&Value| it["severity"] == "error";
+    ensure!(all.iter().filter(is_error).count() == 1, "errors were sent as well: {all:?}");
+    // None is retained.
+    let is_gone = async || Ok(incidents(&story).await?.is_empty().then_some(()));
+    story.await_until("the incident to be deleted", LONG, is_gone).await?;
+    drop(upstream);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
+    let story = Story::begin("incident-killed").await?;
+    let service = Service::start().await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    alert(&story, json!({})).await?;
+    let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = ("Kustomization", "app");
+    let is_told = |status: &IncidentStatus| is_sent(status, IncidentStep::Opened);
+    await_incident(&story, app, is_told).await?;
+    windlass.operator.kill()?;
+    windlass.resume().await?;
+    // It works again: another failure is sent.
+    story.kustomization("other", "app", json!({})).await?;
+    await_incident(&story, ("Kustomization", "other"), is_told).await?;
+    ensure!(about(&service, "Open").len() == 2, "{:?}", about(&service, "Open"));
+
+    // What was not delivered is derived again by a process that has none of the files.
+    service.answers(503);
+    story.kustomization("third", "app", json!({})).await?;
+    await_incident(&story, ("Kustomization", "third"), is_open).await?;
+    story.await_event("Provider", "service", "DeliveryFailed").await?;
+    windlass.operator.kill()?;
+    std::fs::remove_dir_all(windlass.storage().join(".notifications"))?;
+    service.answers(200);
+    windlass.resume().await?;
+    await_incident(&story, ("Kustomization", "third"), is_told).await?;
+    ensure!(about(&service, "Open").len() == 3, "{:?}", about(&service, "Open"));
+
+    windlass.operator.kill()?;
+    // It is mended while nothing observes it.
+    for name in ["other", "third"] {
+        story.delete(&Target::kustomization(name)).await?;
+    }
+    upstream.repository.commit(&[("map.yaml", &config_map("map", "1"))], "mended")?;
+    windlass.resume().await?;
+    story.request(&Target::git_repository("app")).await?;
+    let is_over = |status: &IncidentStatus| is_sent(status, IncidentStep::Resolved);
+    for name in ["app", "other", "third"] {
+        await_incident(&story, ("Kustomization", name), is_over).await?;
+    }
+    ensure!(about(&service, "Open").len() == 3, "{:?}", about(&service, "Open"));
+    ensure!(about(&service, "Resolved").len() == 3, "{:?}", about(&service, "Resolved"));
+    story.end().await
+}
+
+/// PagerDuty demands a routing key, one of its actions, and for a trigger a summary, a source and a severity; a resolve
+/// names the alert by its `dedup_key` (Events API v2).
+fn demanded_by_pagerduty(event: &Value) -> Result<()> {
+    let is_text = |value: &Value| value.as_str().is_some_and(|it| !it.is_empty());
+    ensure!(is_text(&event["routing_key"]) && is_text(&event["dedup_key"]), "{event}");
+    match event["event_action"].as_str() {
+        Some("trigger") => {
+            let payload = &event["payload"];
+            let severities = ["critical", "error", "warning", "info"];
+            ensure!(severities.iter().any(|it| payload["severity"] == *it), "{event}");
+            ensure!(is_text(&payload["summary"]) && is_text(&payload["source"]), "{event}");
+        }
+        Some("resolve") => {}
+        _ => anyhow::bail!("no action of PagerDuty: {event}"),
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pagerduty_is_sent_a_trigger_and_a_resolve_of_the_same_key() -> Result<()> {
+    let story = Story::begin("incident-pager").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({"type": "pagerduty", "channel": "routing-key"})).await?;
+    alert(&story, json!({})).await?;
+    let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = ("Kustomization", "app");
+    let told = await_incident(&story, app, |it| is_sent(it, IncidentStep::Opened)).await?;
+    upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
+    await_incident(&story, app, |it| is_sent(it, IncidentStep::Resolved)).await?;
+    let status = told.status.as_ref().context("no status")?;
+    let key = status.notifications.first().and_then(|it| it.key.clone()).context("no key")?;
+    let uid = told.metadata.uid.as_deref().unwrap_or_default();
+    ensure!(!uid.is_empty() && key.starts_with(uid), "{key}");
+    let sent = service.sent_to("/v2/enqueue");
+    sent.iter().try_for_each(demanded_by_pagerduty)?;
+    let of_incident: Vec<&Value> =
+        sent.iter().filter(|it| it["dedup_key"] == key.as_str()).collect();
+    let actions: Vec<&Value> = of_incident.iter().map(|it| &it["event_action"]).collect();
+    ensure!(actions == ["trigger", "resolve"], "{sent:?}");
+    ensure!(
+        !sent.iter().any(|it| it["event_action"] == "trigger" && it["dedup_key"] != key.as_str())
+    );
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_suspended_opens_nothing_until_it_is_resumed() -> Result<()> {
+    let story = Story::begin("incident-suspended").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    for name in ["held", "other"] {
+        story.kustomization(name, "app", json!({})).await?;
+        story.await_failure(&Target::kustomization(name), "BuildFailed").await?;
+    }
+    let held = Target::kustomization("held");
+    story.merge(&held, json!({"spec": {"suspend": true}})).await?;
+    provider(&story, &service.url, json!({})).await?;
+    alert(&story, json!({})).await?;
+    let is_told = |status: &IncidentStatus| is_sent(status, IncidentStep::Opened);
+    await_incident(&story, ("Kustomization", "other"), is_told).await?;
+    let all = incidents(&story).await?;
+    ensure!(all.len() == 1, "{all:?}");
+    story.merge(&held, json!({"spec": {"suspend": false}})).await?;
+    await_incident(&story, ("Kustomization", "held"), is_told).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_before_its_delay_is_not_sent() -> Result<()> {
+    let story = Story::begin("incident-after").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &["--incidents"]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    alert(&story, json!({"incidents": null, "incident-after": "1h"})).await?;
+    let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = ("Kustomization", "app");
+    await_incident(&story, app, is_open).await?;
+    upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
+    let over = await_incident(&story, app, |status| !is_open(status)).await?;
+    ensure!(over.status.is_some_and(|it| it.notifications.is_empty()), "it was sent");
+    service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
+    let all = service.sent_to("/hook");
+    ensure!(all.iter().all(|it| it["severity"] == "info"), "{all:?}");
+    ensure!(about(&service, "Resolved").is_empty(), "{all:?}");
+    story.end().await
+}

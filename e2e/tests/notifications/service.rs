@@ -1,0 +1,67 @@
+//! A service on loopback, to which notifications are sent.
+
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::routing::post;
+use e2e::harness::Story;
+use e2e::harness::flux::SOON;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+/// A service that answers with a status and keeps what it answered with success.
+pub(super) struct Service {
+    pub(super) url: String,
+    status: Arc<AtomicU16>,
+    kept: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Service {
+    pub(super) async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}/hook", listener.local_addr()?);
+        let status = Arc::new(AtomicU16::new(200));
+        let kept: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (answer, keep) = (status.clone(), kept.clone());
+        let take = async move |uri: Uri, headers: HeaderMap, body: String| {
+            let status = answer.load(Ordering::SeqCst);
+            if status == 200 {
+                let mut body: Value = serde_json::from_str(&body).unwrap_or_default();
+                let component = headers.get("gotk-component").and_then(|it| it.to_str().ok());
+                body["component"] = component.into();
+                body["path"] = uri.path().into();
+                keep.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+            }
+            StatusCode::from_u16(status).unwrap_or_default()
+        };
+        let router = Router::new().fallback(post(take));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(Self { url, status, kept })
+    }
+
+    pub(super) fn answers(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    /// What it was sent about an object for a reason.
+    pub(super) fn sent(&self, kind: &str, reason: &str) -> Vec<Value> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |it: &&Value| it["involvedObject"]["kind"] == kind && it["reason"] == reason;
+        kept.iter().filter(is_it).cloned().collect()
+    }
+
+    /// Everything that it was sent at a path.
+    pub(super) fn sent_to(&self, path: &str) -> Vec<Value> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().filter(|it| it["path"] == path).cloned().collect()
+    }
+
+    /// Waits until it was sent something about an object for a reason.
+    pub(super) async fn awaits(&self, story: &Story, kind: &str, reason: &str) -> Result<Value> {
+        let what = format!("a notification of {kind} with {reason}");
+        story.await_until(&what, SOON, async || Ok(self.sent(kind, reason).pop())).await
+    }
+}
