@@ -19,6 +19,7 @@ mod facts;
 mod get;
 mod helmfile;
 mod history;
+mod incidents;
 mod install;
 mod kind;
 mod logs;
@@ -85,6 +86,7 @@ fn command() -> Command {
         declared!("get", GET, get::Args, get::EXAMPLES),
         Command::new("helmfile").about(HELMFILE).defer(helmfile::Flags::augment_args),
         declared!("history", HISTORY, history::Args, history::EXAMPLES),
+        declared!("incidents", INCIDENTS, incidents::Args, incidents::EXAMPLES),
         declared!("install", INSTALL, install::Args),
         declared!("logs", LOGS, logs::Args, logs::EXAMPLES),
         declared!("man", MAN, shell::Man),
@@ -142,6 +144,7 @@ const CRD: &str =
     "Show who uses a CustomResourceDefinition, and what another definition would do to its objects";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const HISTORY: &str = "Print what was applied or released, and when";
+const INCIDENTS: &str = "List failures that are open, what they affect, and where they were sent";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const LOGS: &str = "Print what windlass logged about objects, or what their Pods print";
 const MAN: &str = "Write the manual pages of all commands";
@@ -213,6 +216,7 @@ fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Err
         Some(("get", given)) => get::run(&flags(given)?),
         Some(("history", given)) => history::run(&flags(given)?),
         Some(("crd", given)) => crd::run(&flags(given)?),
+        Some(("incidents", given)) => incidents::run(&flags(given)?),
         Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
         Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
         Some(("logs", given)) => logs::run(&flags(given)?),
