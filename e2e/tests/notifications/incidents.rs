@@ -327,3 +327,22 @@ async fn what_ends_before_its_delay_is_not_sent() -> Result<()> {
     ensure!(about(&service, "Resolved").is_empty(), "{all:?}");
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_resolved_is_kept_as_long_as_flags_say() -> Result<()> {
+    let story = Story::begin("incident-old").await?;
+    let service = Service::start().await?;
+    let flags = ["--incident-retention-records=0"];
+    let _windlass = Windlass::start_for(&story, &flags).await?;
+    provider(&story, &service.url, json!({})).await?;
+    alert(&story, json!({})).await?;
+    let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    await_incident(&story, ("Kustomization", "app"), |it| is_sent(it, IncidentStep::Opened))
+        .await?;
+    upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
+    service.awaits(&story, "Kustomization", "IncidentResolved").await?;
+    let is_gone = async || Ok(incidents(&story).await?.is_empty().then_some(()));
+    story.await_until("the incident to be deleted", LONG, is_gone).await?;
+    story.end().await
+}
