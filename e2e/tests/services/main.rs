@@ -1,5 +1,5 @@
 //! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
-//! their documents demand.
+//! their documents demand. In the folder: doubles of chats and Git services (`doubles`).
 //!
 //! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance notify`).
 
@@ -22,6 +22,8 @@ use e2e::servers::nats::{Nats, PASSWORD, USER};
 use e2e::tls_front::TlsFront;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+
+mod doubles;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
@@ -123,15 +125,24 @@ struct Asked {
     body: Vec<u8>,
 }
 
-/// A service that keeps requests, and answers as a function of them says.
+impl Asked {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// What a double answers.
+type Judged = (StatusCode, &'static str);
+
+/// A service that keeps requests, and answers as a function of them says: with a status and a body.
 #[derive(Clone)]
 struct Double {
     asked: Arc<Mutex<Vec<Asked>>>,
-    judge: fn(&Asked) -> StatusCode,
+    judge: fn(&Asked) -> Judged,
 }
 
 impl Double {
-    async fn start(judge: fn(&Asked) -> StatusCode) -> Result<(SocketAddr, Self)> {
+    async fn start(judge: fn(&Asked) -> Judged) -> Result<(SocketAddr, Self)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let double = Self { asked: Arc::default(), judge };
@@ -140,23 +151,35 @@ impl Double {
         Ok((address, double))
     }
 
-    /// The bodies of those that were accepted.
-    fn accepted(&self) -> Vec<Vec<u8>> {
+    /// Requests that were accepted, or those that were not.
+    fn judged(&self, is_accepted: bool) -> Vec<Asked> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let accepted = asked.iter().filter(|asked| (self.judge)(asked).is_success());
-        accepted.map(|asked| asked.body.clone()).collect()
+        let is_so = |asked: &&Asked| (self.judge)(asked).0.is_success() == is_accepted;
+        asked.iter().filter(is_so).cloned().collect()
+    }
+
+    /// The bodies that were accepted with a method.
+    fn accepted(&self, method: &Method) -> Vec<Vec<u8>> {
+        let accepted = self.judged(true).into_iter().filter(|asked| asked.method == *method);
+        accepted.map(|asked| asked.body).collect()
+    }
+
+    /// What was asked, for a person.
+    fn said(&self) -> String {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |it: &Asked| {
+            let body = String::from_utf8_lossy(&it.body);
+            format!("{} {} {:?} {body}", it.method, it.uri, it.headers)
+        };
+        asked.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// Waits for a body that was accepted.
     async fn await_body(&self, story: &Story) -> Result<Vec<u8>> {
-        story.await_until("a message", SOON, async || Ok(self.accepted().pop())).await.with_context(
-            || {
-                let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-                let lines =
-                    asked.iter().map(|it| format!("{} {} {:?}", it.method, it.uri, it.headers));
-                lines.collect::<Vec<_>>().join("\n")
-            },
-        )
+        story
+            .await_until("a message", SOON, async || Ok(self.accepted(&Method::POST).pop()))
+            .await
+            .with_context(|| self.said())
     }
 }
 
@@ -166,19 +189,18 @@ async fn take(
     uri: Uri,
     headers: HeaderMap,
     body: axum::body::Bytes,
-) -> StatusCode {
+) -> Judged {
     let asked = Asked { method, uri, headers, body: body.to_vec() };
-    let status = (double.judge)(&asked);
+    let answer = (double.judge)(&asked);
     double.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-    status
+    answer
 }
 
 /// "Send event" of the REST interface of Event Hubs: `POST /{hub}/messages` with a shared access signature of the hub.
-fn judge_event_hub(asked: &Asked) -> StatusCode {
-    let header =
-        |name: &str| asked.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
+fn judge_event_hub(asked: &Asked) -> Judged {
+    let header = |name: &str| asked.header(name);
     if asked.method != Method::POST || asked.uri.path() != "/events/messages" {
-        return StatusCode::NOT_FOUND;
+        return (StatusCode::NOT_FOUND, "");
     }
     let signed = || -> Option<bool> {
         let pairs = header("authorization").strip_prefix("SharedAccessSignature ")?;
@@ -193,7 +215,8 @@ fn judge_event_hub(asked: &Asked) -> StatusCode {
         let is_valid = until.parse::<i64>().ok()? > jiff::Timestamp::now().as_second();
         Some(is_hub && is_valid && of("skn")? == "send" && shown == STANDARD.encode(tag))
     };
-    if signed() == Some(true) { StatusCode::CREATED } else { StatusCode::UNAUTHORIZED }
+    let is_signed = signed() == Some(true);
+    (if is_signed { StatusCode::CREATED } else { StatusCode::UNAUTHORIZED }, "")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,15 +249,15 @@ async fn an_event_hub_takes_a_message_that_its_key_signed() -> Result<()> {
 }
 
 /// "projects.topics.publish" of Pub/Sub, as its emulator takes it: without a login.
-fn judge_pubsub(asked: &Asked) -> StatusCode {
+fn judge_pubsub(asked: &Asked) -> Judged {
     let path = asked.uri.path();
     if asked.method != Method::POST || path != "/v1/projects/shop/topics/events:publish" {
-        return StatusCode::NOT_FOUND;
+        return (StatusCode::NOT_FOUND, "");
     }
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
     let is_message =
         body["messages"][0]["data"].as_str().is_some_and(|it| STANDARD.decode(it).is_ok());
-    if is_message { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+    (if is_message { StatusCode::OK } else { StatusCode::BAD_REQUEST }, "{}")
 }
 
 #[tokio::test(flavor = "multi_thread")]
