@@ -175,7 +175,7 @@ pub(crate) async fn ensure_silent(
     let audits = serde_json::to_string(&audits.list(&ListParams::default()).await?.items)?;
     let told = [story.diagnosis().await?, audits, windlass.metrics().await?];
     let mut told: Vec<(String, String)> =
-        told.into_iter().map(|text| ("what is told".to_owned(), text)).collect();
+        told.into_iter().map(|text| ("messages".to_owned(), text)).collect();
     read_all(windlass.operator.folder(), &mut told)?;
     ensure!(told.iter().any(|(place, _)| place.ends_with("log")), "there is no log");
     for (place, text) in told {

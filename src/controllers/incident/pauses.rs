@@ -96,7 +96,7 @@ mod tests {
         let (mut pauses, now) = (Pauses::default(), Instant::now());
         pauses.refused(("a", "i"), Refusal::OfIncident, now);
         assert!(!pauses.allows("a", "i") && !pauses.allows_creation("a"));
-        assert!(pauses.allows("a", "j"), "what is there is written");
+        assert!(pauses.allows("a", "j"), "existing Incidents are still updated");
         assert!(pauses.allows("b", "i") && pauses.allows_creation("b"));
         pauses.pass(now + PAUSE);
         assert!(pauses.allows_creation("a") && !pauses.allows("a", "i"));

@@ -1,4 +1,4 @@
-//! How soon a push is applied when nothing but a webhook tells of it, and what a burst of webhooks costs: every interval is
+//! How soon a push is applied when only a webhook announces it, and what a burst of webhooks costs: every interval is
 //! ten minutes.
 //!
 //! Here: what is done how often, and the promises. In the folder: the repository with its Receiver, and its webhooks

@@ -17,7 +17,7 @@ use crate::time_limit::TIME_LIMIT;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// A server that tells each request, and answers it when it is told to.
+/// A server that reports each request, and answers it once the test says so.
 fn server() -> (SocketAddr, Receiver<()>, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

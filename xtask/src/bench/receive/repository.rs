@@ -104,7 +104,7 @@ impl<'a> Pushed<'a> {
         Ok(config_map().watch_alone(self.installation.client()).await?.1)
     }
 
-    /// Commits, tells of it, and returns how long it took from there until the object had the value.
+    /// Commits, sends the webhook, and returns how long it took from there until the object had the value.
     ///
     /// # Errors
     /// When it has not in time.
@@ -134,7 +134,7 @@ impl<'a> Pushed<'a> {
         seen.is("ConfigMap", NAME) && seen.value("/data/round") == self.round.to_string().as_str()
     }
 
-    /// Tells of a commit, so many times at once, as GitHub does; the statuses of the answers.
+    /// Sends so many webhooks about a commit at once, as GitHub does; returns the statuses of the answers.
     ///
     /// # Errors
     /// One is not answered at all.
