@@ -144,6 +144,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
     story.merge(&crd(&group), confirmed).await?;
     story.delete(&again).await?;
+    story.await_gone(&again, SOON).await?;
     story.await_gone(&crd(&group), SOON).await?;
     story.await_event("HelmRelease", "app", "CRDExported").await?;
     let said = story
