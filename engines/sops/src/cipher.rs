@@ -59,8 +59,12 @@ fn parse(text: &[u8]) -> Result<Parts<'_>, CipherError> {
         return Err(CipherError::Form);
     }
     let decode = |part: &str, name| {
-        let text: String = part.chars().filter(|char| *char != '\r').collect();
-        BASE64.decode(text).map_err(|_| CipherError::Base64(name))
+        let decoded = if part.contains('\r') {
+            BASE64.decode(part.replace('\r', ""))
+        } else {
+            BASE64.decode(part)
+        };
+        decoded.map_err(|_| CipherError::Base64(name))
     };
     let mut bytes = decode(data, "data")?;
     let nonce = decode(nonce, "iv")?;

@@ -12,6 +12,7 @@ use crate::limits::{Exceeded, Limits, Until};
 use crate::metadata::Metadata;
 use crate::service::{NoServices, Services};
 use crate::value::{Item, Value};
+use crate::walk::Covered;
 use crate::{cipher, store, walk};
 
 /// Whether the MAC of a file has to be that of its content.
@@ -133,14 +134,15 @@ impl<'k> Decryptor<'k> {
         let key = data_key(&metadata, self.keys, self.services, self.until);
         self.go_on()?;
         let key = key.map_err(|problem| Error::DataKey(problem.to_string()))?;
-        let mut covered = (self.mac == MacPolicy::Require).then(Vec::new);
-        let mac = walk::decrypt(&mut documents, &metadata, &key, covered.as_mut(), self.until);
+        let mut covered = (self.mac == MacPolicy::Require).then(|| Covered::new(&metadata));
+        let walked = walk::decrypt(&mut documents, &metadata, &key, covered.as_mut(), self.until);
         self.go_on()?;
-        let mac = mac.map_err(|problem| Error::Decrypt(problem.to_string()))?;
-        let Some(mut covered) = covered else { return Ok((documents, Vec::new())) };
+        walked.map_err(|problem| Error::Decrypt(problem.to_string()))?;
+        let Some(covered) = covered else { return Ok((documents, Vec::new())) };
+        let (mac, mut texts) = covered.end();
         check_mac(&metadata, &key, &mac)?;
-        covered.push(metadata.mac.into_bytes());
-        Ok((documents, covered))
+        texts.push(metadata.mac.into_bytes());
+        Ok((documents, texts))
     }
 }
 

@@ -33,42 +33,47 @@ pub(crate) enum WalkError {
     Comment(&'static str),
 }
 
-/// Decrypts documents in place, and keeps the encrypted texts of values. Returns their MAC, in hexadecimal.
+/// What the MAC of a file covers.
+pub(crate) struct Covered {
+    hash: Sha512,
+    only_encrypted: bool,
+    texts: Vec<Vec<u8>>,
+}
+
+impl Covered {
+    /// Of a file with these metadata, before its values.
+    pub(crate) fn new(metadata: &Metadata) -> Self {
+        let only_encrypted = metadata.mac_covers_encrypted;
+        let begin: &[u8] = if only_encrypted { &MAC_OF_ENCRYPTED } else { &[] };
+        Self { hash: Sha512::new_with_prefix(begin), only_encrypted, texts: Vec::new() }
+    }
+
+    /// The MAC, in hexadecimal, and the encrypted texts of values.
+    pub(crate) fn end(self) -> (String, Vec<Vec<u8>>) {
+        (self.hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect(), self.texts)
+    }
+}
+
+/// Decrypts documents in place, and notes what their MAC covers where it has to be right.
 pub(crate) fn decrypt(
     documents: &mut [Vec<Item>],
     metadata: &Metadata,
     key: &[u8],
-    encrypted: Option<&mut Vec<Vec<u8>>>,
+    covered: Option<&mut Covered>,
     until: Until<'_>,
-) -> Result<String, WalkError> {
-    let mut walk = Walk {
-        rule: &metadata.rule,
-        key,
-        hash: Sha512::new(),
-        only_encrypted: metadata.mac_covers_encrypted,
-        path: Vec::new(),
-        comments: Vec::new(),
-        encrypted,
-        until,
-    };
-    if walk.only_encrypted {
-        walk.hash.update(MAC_OF_ENCRYPTED);
-    }
-    for document in documents {
-        walk.map(document)?;
-    }
-    Ok(walk.hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect())
+) -> Result<(), WalkError> {
+    let rule = &metadata.rule;
+    let mut walk = Walk { rule, key, path: Vec::new(), comments: Vec::new(), covered, until };
+    documents.iter_mut().try_for_each(|document| walk.map(document))
 }
 
 struct Walk<'w> {
     rule: &'w Rule,
     key: &'w [u8],
-    hash: Sha512,
-    only_encrypted: bool,
     path: Vec<String>,
     /// Comments above the current value, a list for each map and list around it.
     comments: Vec<Vec<Bytes>>,
-    encrypted: Option<&'w mut Vec<Vec<u8>>>,
+    covered: Option<&'w mut Covered>,
     until: Until<'w>,
 }
 
@@ -157,14 +162,15 @@ impl Walk<'_> {
         if encrypted {
             let Value::Text(text) = value else { return Err(WalkError::NoText(value.type_name())) };
             let plain = cipher::decrypt(text, self.key, &self.joined_path())?;
-            if let Some(encrypted) = &mut self.encrypted {
-                encrypted.push(text.to_vec());
+            if let Some(covered) = &mut self.covered {
+                covered.texts.push(text.to_vec());
             }
             *value = plain;
         }
-        if encrypted || !self.only_encrypted {
-            let bytes = hashed(value);
-            self.hash.update(bytes.as_slice());
+        if let Some(covered) = &mut self.covered
+            && (encrypted || !covered.only_encrypted)
+        {
+            covered.hash.update(hashed(value).as_slice());
         }
         Ok(())
     }

@@ -189,7 +189,14 @@ fn value(out: &mut Bytes, value: &Value, depth: usize) -> Result<(), String> {
 fn string(out: &mut Bytes, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
-        chunk.valid().chars().for_each(|char| character(out, char));
+        let mut plain = chunk.valid();
+        while let Some((at, escaped)) = plain.char_indices().find(|(_, char)| is_escaped(*char)) {
+            let (before, after) = plain.split_at(at);
+            out.extend_from_slice(before.as_bytes());
+            escape(out, escaped);
+            plain = after.get(escaped.len_utf8()..).unwrap_or_default();
+        }
+        out.extend_from_slice(plain.as_bytes());
         for _ in chunk.invalid() {
             out.extend_from_slice(b"\\ufffd");
         }
@@ -197,22 +204,23 @@ fn string(out: &mut Bytes, text: &[u8]) {
     out.push(b'"');
 }
 
-fn character(out: &mut Bytes, char: char) {
+fn is_escaped(char: char) -> bool {
+    matches!(char, '\0'..='\u{1f}' | '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
+}
+
+fn escape(out: &mut Bytes, char: char) {
     let short = match char {
-        '"' => Some(b'"'),
-        '\\' => Some(b'\\'),
-        '\n' => Some(b'n'),
-        '\r' => Some(b'r'),
-        '\t' => Some(b't'),
-        '\u{8}' => Some(b'b'),
-        '\u{c}' => Some(b'f'),
-        _ => None,
-    };
-    match (short, char) {
-        (Some(short), _) => out.extend_from_slice(&[b'\\', short]),
-        (None, '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}') => {
+        '"' => b'"',
+        '\\' => b'\\',
+        '\n' => b'n',
+        '\r' => b'r',
+        '\t' => b't',
+        '\u{8}' => b'b',
+        '\u{c}' => b'f',
+        _ => {
             out.extend_from_slice(format!("\\u{:04x}", u32::from(char)).as_bytes());
+            return;
         }
-        _ => out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
-    }
+    };
+    out.extend_from_slice(&[b'\\', short]);
 }
