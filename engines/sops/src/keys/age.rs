@@ -1,16 +1,17 @@
-//! age: identities, and data keys that are encrypted to their recipients. Elsewhere: post-quantum ones (`hybrid`).
+//! age: identities, and data keys that are encrypted to their recipients. Below: the kinds of identities.
 
 use std::io::Read as _;
 
 use age::armor::ArmoredReader;
-use age::x25519;
 use age::{DecryptError, Decryptor};
+use bech32::{FromBase32 as _, Variant};
 use zeroize::Zeroizing;
 
 use crate::limits::Until;
 use crate::value::Bytes;
 
 mod hybrid;
+mod x25519;
 
 /// The longest data key that a message may hold; sops has 32 bytes, and one more in a part.
 const MAX_DATA_KEY: u64 = 4096;
@@ -34,19 +35,17 @@ impl Identities {
                 // Differs(flux): there a plug-in is known until a file asks for it, and then its program is missing.
                 return refuse("plug-ins are not supported");
             }
-            if line.starts_with(hybrid::PREFIX) {
-                match hybrid::Identity::parse(line) {
-                    Ok(identity) => self.0.push(Box::new(identity)),
-                    Err(problem) => return refuse(problem),
-                }
-                continue;
-            }
-            if !line.starts_with("AGE-SECRET-KEY-1") {
-                return refuse("unknown identity type");
-            }
-            match line.parse::<x25519::Identity>() {
-                Ok(identity) => self.0.push(Box::new(identity)),
-                Err(problem) => return refuse(&format!("malformed secret key: {problem}")),
+            let identity: Result<Box<dyn age::Identity + Send + Sync>, _> =
+                if line.starts_with(hybrid::PREFIX) {
+                    hybrid::Identity::parse(line).map(|it| Box::new(it) as _)
+                } else if line.starts_with(x25519::PREFIX) {
+                    x25519::Identity::parse(line).map(|it| Box::new(it) as _)
+                } else {
+                    Err("unknown identity type")
+                };
+            match identity {
+                Ok(identity) => self.0.push(identity),
+                Err(problem) => return refuse(problem),
             }
         }
         Ok(())
@@ -76,6 +75,17 @@ impl Identities {
         })?;
         Ok(key)
     }
+}
+
+/// The secret of an identity that Bech32 calls by a name.
+fn secret(line: &str, name: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
+    const INVALID: &str = "malformed secret key: invalid Bech32";
+    // As of age, of which all letters are of one case.
+    let (found, data, variant) = bech32::decode(line).map_err(|_| INVALID)?;
+    if found != name || variant != Variant::Bech32 {
+        return Err("malformed secret key: unknown type");
+    }
+    Vec::from_base32(&data).map(Zeroizing::new).map_err(|_| INVALID)
 }
 
 /// An error in the words of age for Go, where it has some.

@@ -7,7 +7,6 @@ use age::DecryptError;
 use age_core::format::{FILE_KEY_BYTES, FileKey, Stanza};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use bech32::{FromBase32 as _, Variant};
 use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::XWing;
@@ -32,14 +31,7 @@ pub(super) struct Identity(<XWing as Kem>::PrivateKey);
 impl Identity {
     /// Reads a line.
     pub(super) fn parse(line: &str) -> Result<Self, &'static str> {
-        // As of age, of which all letters are of one case.
-        let (name, data, variant) =
-            bech32::decode(line).map_err(|_| "malformed secret key: invalid Bech32")?;
-        if name != NAME || variant != Variant::Bech32 {
-            return Err("malformed secret key: unknown type");
-        }
-        let seed = Vec::from_base32(&data).map(Zeroizing::new);
-        let seed = seed.map_err(|_| "malformed secret key: invalid Bech32")?;
+        let seed = super::secret(line, NAME)?;
         let key = <XWing as Kem>::PrivateKey::from_bytes(&seed);
         Ok(Self(key.map_err(|_| "malformed secret key: invalid MLKEM768-X25519 secret key")?))
     }
