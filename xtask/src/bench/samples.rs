@@ -58,7 +58,9 @@ impl Samples {
 }
 
 fn milliseconds(time: Duration) -> String {
-    format!("{:.1}", time.as_secs_f64() * 1000.0)
+    let milliseconds = time.as_secs_f64() * 1000.0;
+    let digits = if milliseconds < 1.0 { 2 } else { 1 };
+    format!("{milliseconds:.digits$}")
 }
 
 /// The table, a line each.
@@ -118,8 +120,11 @@ mod tests {
 
     #[test]
     fn a_row_shows_milliseconds() {
-        let row = samples(1000, [12, 14]).row();
+        let mut some = samples(1000, [12, 14]);
+        some.add(Duration::from_micros(34));
+        let row = some.row();
         let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(words, ["hop", "2", "12.0", "14.0", "14.0"]);
+        assert_eq!(words, ["hop", "3", "12.0", "14.0", "14.0"]);
+        assert_eq!(milliseconds(Duration::from_micros(34)), "0.03");
     }
 }
