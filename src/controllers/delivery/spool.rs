@@ -2,13 +2,15 @@
 //!
 //! A file for each, which is there before anything is sent and goes when the notification has come to its end. So one whose
 //! answer was lost with the process is sent once more, and none is lost. Where the disk takes nothing, they wait in memory.
-//! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones.
+//! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones. Files are used again, since a file
+//! system looks long for an inode where many were freed just now.
 //!
 //! Where there is no room, the namespace of which most waits makes some, so that no tenant drives out what others wait for.
 //! Here: files, and what waits for whom. Everything here may block. Below: who makes room (`spool/shares.rs`). Elsewhere: in
 //! which order they are sent (`lanes`).
 
 mod shares;
+mod spare;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::shares::Shares;
+use self::spare::Spare;
 use super::incidents::{Mark, Step};
 use super::lanes::Place;
 
@@ -41,6 +44,9 @@ impl Default for Bounds {
         Self { notifications: 10_000, bytes: 64 << 20 }
     }
 }
+
+/// How many bytes of notifications that are in files are in memory as well: most are sent at once.
+const ALSO_KEPT: u64 = 1 << 20;
 
 /// Largest notification: the Alert and the controller write metadata of any length. Messages are shorter.
 pub(super) const LARGEST: usize = 256 << 10;
@@ -108,7 +114,7 @@ struct Entry {
     namespace: String,
     bytes: u64,
     step: Option<Step>,
-    /// It is in no file.
+    /// It is in no file, or short enough to be here as well.
     kept: Option<Arc<Notification>>,
 }
 
@@ -117,12 +123,15 @@ struct State {
     entries: BTreeMap<u64, Entry>,
     shares: Shares,
     next: u64,
+    /// How many bytes the notifications in memory have.
+    kept: u64,
 }
 
 /// See the module.
 pub(super) struct Spool {
     folder: PathBuf,
     bounds: Bounds,
+    spare: Spare,
     state: Mutex<State>,
 }
 
@@ -162,13 +171,15 @@ impl Spool {
             found.push((number, notification.place()));
         }
         found.sort_by_key(|(number, _)| *number);
-        (Self { folder, bounds, state: Mutex::new(state) }, found)
+        let spare = Spare::new(storage);
+        (Self { folder, bounds, spare, state: Mutex::new(state) }, found)
     }
 
     /// Where there is no folder at all.
     pub(super) fn in_memory() -> (Self, Vec<(u64, Place)>) {
         let (bounds, state) = (Bounds::default(), Mutex::default());
-        (Self { folder: PathBuf::new(), bounds, state }, Vec::new())
+        let spare = Spare::default();
+        (Self { folder: PathBuf::new(), bounds, spare, state }, Vec::new())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -208,7 +219,7 @@ impl Spool {
                 let Some(number) = state.shares.next(own, is_error, (!is_full).then_some(bytes))
                 else {
                     // It makes room itself.
-                    gone.iter().for_each(|number| drop(fs::remove_file(self.path(*number))));
+                    gone.iter().for_each(|number| self.spare.put(&self.path(*number)));
                     return put;
                 };
                 state.forget(number);
@@ -221,16 +232,12 @@ impl Spool {
             state.insert(number, &notification, bytes, Some(notification.clone()));
             number
         };
-        for number in gone {
-            drop(fs::remove_file(self.path(number)));
-        }
+        gone.iter().for_each(|number| self.spare.put(&self.path(*number)));
         match self.write(number, &text) {
             Ok(()) => {
-                if let Some(entry) = self.state().entries.get_mut(&number) {
-                    entry.kept = None;
-                } else {
-                    // It came to its end meanwhile.
-                    drop(fs::remove_file(self.path(number)));
+                // Else it came to its end meanwhile.
+                if !self.state().written(number) {
+                    self.spare.put(&self.path(number));
                 }
             }
             Err(error) => {
@@ -243,6 +250,7 @@ impl Spool {
 
     fn write(&self, number: u64, text: &[u8]) -> io::Result<()> {
         let unfinished = self.folder.join(format!("{number:020}{UNFINISHED}"));
+        self.spare.take(&unfinished);
         let written = fs::write(&unfinished, text);
         let written = written.and_then(|()| fs::rename(&unfinished, self.path(number)));
         // A disk that is full has room again only if what was begun goes.
@@ -268,7 +276,7 @@ impl Spool {
     pub(super) fn remove(&self, number: u64) {
         let known = self.state().forget(number);
         if known {
-            drop(fs::remove_file(self.path(number)));
+            self.spare.put(&self.path(number));
         }
     }
 }
@@ -284,13 +292,24 @@ impl State {
         let namespace = notification.namespace.clone();
         self.shares.add(&namespace, number, notification.is_error(), bytes);
         let step = notification.step();
+        self.kept += if kept.is_some() { bytes } else { 0 };
         self.entries.insert(number, Entry { namespace, bytes, step, kept });
     }
 
+    /// A notification is in its file. Returns whether it still waits.
+    fn written(&mut self, number: u64) -> bool {
+        let Some(entry) = self.entries.get_mut(&number) else { return false };
+        if self.kept > ALSO_KEPT && entry.kept.take().is_some() {
+            self.kept -= entry.bytes;
+        }
+        true
+    }
+
     fn forget(&mut self, number: u64) -> bool {
-        let Some(Entry { namespace, bytes, .. }) = self.entries.remove(&number) else {
+        let Some(Entry { namespace, bytes, kept, .. }) = self.entries.remove(&number) else {
             return false;
         };
+        self.kept -= if kept.is_some() { bytes } else { 0 };
         self.shares.remove(&namespace, number, bytes);
         true
     }
@@ -367,6 +386,29 @@ mod tests {
         assert_eq!((incident.key.as_str(), incident.is_open), ("u-7", true));
         spool.remove(number);
         assert!(spool.steps().is_empty());
+    }
+
+    #[test]
+    fn only_so_much_of_what_is_in_files_is_in_memory_too_and_files_are_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, _) = Spool::open(folder.path(), Bounds::default());
+        let message = "x".repeat(39_000);
+        for _ in 0..50 {
+            spool.put(notification("info", &message));
+        }
+        let state = spool.state();
+        let kept = state.entries.values().filter(|entry| entry.kept.is_some()).count();
+        assert!(state.kept <= ALSO_KEPT && (20..50).contains(&kept), "{kept}, {}", state.kept);
+        drop(state);
+        for number in 0..50 {
+            assert_eq!(spool.read(number).unwrap().event().message.len(), message.len());
+            spool.remove(number);
+        }
+        assert_eq!(spool.state().kept, 0);
+        // A shorter one in a file that had a longer one.
+        spool.put(notification("info", "short"));
+        let (spool, found) = Spool::open(folder.path(), Bounds::default());
+        assert_eq!(messages(&spool, &found), ["short"]);
     }
 
     #[test]
