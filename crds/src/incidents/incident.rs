@@ -191,4 +191,10 @@ pub struct IncidentNotification {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub key: Option<String>,
+
+    /// The message that opened it, by the id that a service with threads gave it. What follows is posted in its
+    /// thread.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 255))]
+    pub thread: Option<String>,
 }

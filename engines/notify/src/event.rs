@@ -77,6 +77,8 @@ pub struct Incident {
     pub since: i64,
     /// The class of the failure: the same from the opening to the end.
     pub reason: String,
+    /// The message that opened it, by the id that the service gave it: what follows is posted in its thread.
+    pub thread: Option<String>,
 }
 
 /// What a controller reports about an object.

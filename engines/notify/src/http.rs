@@ -21,6 +21,8 @@ use crate::parcel::Parcel;
 const MAX_REDIRECTS: u32 = 10;
 /// Most bytes of an answer that count; a driver should not read more.
 pub const MAX_ANSWER: usize = 4 << 20;
+/// Longest id of a message that counts.
+const LONGEST_ID: usize = 255;
 /// Most bytes of an answer that a message repeats.
 const MAX_SHOWN: usize = 16 << 10;
 
@@ -340,6 +342,8 @@ pub(crate) enum Flow {
     /// Something other than HTTP.
     Publish(Parcel, ThenSent),
     Done,
+    /// It is delivered, as a message with an id.
+    Posted(String),
     Failed(Failure),
 }
 
@@ -350,6 +354,14 @@ impl Flow {
             Ok(()) => Self::Done,
             Err(message) => Self::failed(message),
         }
+    }
+
+    /// Ends with a message that the service calls by an id, if it says one that can be used.
+    pub(crate) fn posted(id: Option<&str>) -> Self {
+        let is_id = |id: &&str| {
+            (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        id.filter(is_id).map_or(Self::Done, |id| Self::Posted(id.to_owned()))
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
@@ -384,6 +396,7 @@ pub struct Delivery {
     timeout: Duration,
     /// What was asked before redirects, which another try asks again.
     first: Option<Box<Request>>,
+    message: Option<String>,
 }
 
 impl fmt::Debug for Delivery {
@@ -401,7 +414,13 @@ impl Delivery {
             waited: Duration::ZERO,
             timeout,
             first: None,
+            message: None,
         }
+    }
+
+    /// The id that the service gave the message; it is known once the event is delivered, for services with threads.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
     }
 
     /// The first step.
@@ -447,6 +466,11 @@ impl Delivery {
                 Some(Flow::Failed(failure)) => {
                     self.flow = Some(Flow::Failed(failure.clone()));
                     return Step::Failed(failure);
+                }
+                Some(Flow::Posted(id)) => {
+                    self.message = Some(id);
+                    self.flow = Some(Flow::Done);
+                    return Step::Done;
                 }
                 Some(Flow::Done) | None => {
                     self.flow = Some(Flow::Done);

@@ -140,14 +140,14 @@ fn message(options: &Options, url: &str, payload: &Value) -> Request {
 
 /// Posts a message; any status of success counts.
 fn post(request: Request, then: impl FnOnce(Result<(), String>) -> Flow + Send + 'static) -> Flow {
-    post_judged(request, judge, then)
+    post_judged(request, judge, |result| then(result.map(drop)))
 }
 
 /// Posts a message whose answer is judged in its own way.
 fn post_judged(
     request: Request,
     judge: fn(&Response) -> Result<(), String>,
-    then: impl FnOnce(Result<(), String>) -> Flow + Send + 'static,
+    then: impl FnOnce(Result<Response, String>) -> Flow + Send + 'static,
 ) -> Flow {
     if let Some(proxy) = &request.proxy
         && let Err(error) = Url::parse(proxy.as_bytes())
@@ -160,9 +160,18 @@ fn post_judged(
     request.send(move |answer| {
         then(match answer {
             Err(error) => Err(format!("failed to execute request: {error}")),
-            Ok(answer) => judge(&answer).map_err(|error| format!("request failed: {error}")),
+            Ok(answer) => match judge(&answer) {
+                Ok(()) => Ok(answer),
+                Err(error) => Err(format!("request failed: {error}")),
+            },
         })
     })
+}
+
+/// A text in the body of an answer.
+fn said(answer: &Response, member: &str) -> Option<String> {
+    let body: Value = serde_json::from_slice(&answer.body).ok()?;
+    body.get(member)?.as_str().map(str::to_owned)
 }
 
 fn judge(answer: &Response) -> Result<(), String> {

@@ -34,8 +34,8 @@ const MASKING: usize = 16 << 20;
 
 /// How an attempt ended.
 pub(super) enum Ended {
-    /// It was sent, or the service needs nothing of it.
-    Delivered,
+    /// It was sent, or the service needs nothing of it; with the id that the service gave the message.
+    Delivered(Option<String>),
     /// There is nobody any more who wants it.
     Unwanted,
     /// Another attempt would come to the same.
@@ -99,7 +99,7 @@ pub(super) async fn attempt(
         // Types whose engine does not check the answer.
         Ok(()) => match last.fault.take() {
             Some(message) => Failure { stage: Stage::Post, message },
-            None => return Ended::Delivered,
+            None => return Ended::Delivered(dispatch.delivery.message().map(str::to_owned)),
         },
     };
     let may_help = match failure.stage {

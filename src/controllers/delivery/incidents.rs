@@ -53,6 +53,9 @@ pub(crate) struct Mark {
     /// The class of the failure.
     pub(crate) reason: String,
     pub(crate) saying: Saying,
+    /// The message that opened it, at a service with threads.
+    #[serde(default)]
+    pub(crate) thread: Option<String>,
 }
 
 impl Mark {
@@ -69,6 +72,7 @@ impl Mark {
             is_open: self.saying != Saying::Resolved,
             since: self.opened,
             reason: self.reason.clone(),
+            thread: self.thread.clone(),
         }
     }
 }
@@ -89,6 +93,8 @@ pub(crate) struct Outcome {
     pub(crate) step: Step,
     /// Whether the service accepted it; else it never will.
     pub(crate) is_delivered: bool,
+    /// The id that it gave the message.
+    pub(crate) message: Option<String>,
 }
 
 /// What an Alert makes of an event about an incident.
@@ -113,9 +119,9 @@ pub(super) struct Outcomes {
 
 impl Outcomes {
     /// A step has ended.
-    pub(super) fn put(&self, step: Step, is_delivered: bool) {
+    pub(super) fn put(&self, outcome: Outcome) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.push(Outcome { step, is_delivered });
+        ended.push(outcome);
         self.came.notify_one();
     }
 }
@@ -303,6 +309,7 @@ mod tests {
             opened: 7,
             reason: "Build".to_owned(),
             saying,
+            thread: None,
         };
         let [opened, reminded, resolved] =
             [Saying::Opened, Saying::Reminded, Saying::Resolved].map(|it| mark(it).incident());

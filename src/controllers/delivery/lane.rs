@@ -13,6 +13,7 @@ use notify::Warning;
 
 use super::Delivery;
 use super::attempt::{Ended, attempt};
+use super::incidents::Outcome;
 use super::lanes::Place;
 use super::spool::Notification;
 use crate::events::{Event, Severity};
@@ -151,10 +152,11 @@ impl Delivery {
         ended: Ended,
         trouble: &mut Trouble,
     ) -> Option<Duration> {
-        let is_delivered = matches!(ended, Ended::Delivered);
+        let is_delivered = matches!(ended, Ended::Delivered(_));
         // One that waited for too long is sent if its incident is still open.
         let is_ended =
             is_delivered || matches!(ended, Ended::Refused(_)) && !is_expired(notification);
+        let mut message = None;
         let outcome = match ended {
             Ended::Later(warning, asked) if !is_expired(notification) => {
                 trouble.attempts += 1;
@@ -172,7 +174,8 @@ impl Delivery {
                 NotificationOutcome::Failed
             }
             Ended::Unwanted => NotificationOutcome::Unwanted,
-            Ended::Delivered => {
+            Ended::Delivered(id) => {
+                message = id;
                 if std::mem::take(trouble).told.is_some() {
                     let waiting = self.lanes.waiting(place).saturating_sub(1);
                     let text = format!("notifications are delivered again; {waiting} are waiting");
@@ -184,7 +187,7 @@ impl Delivery {
         self.context.metrics.notified(outcome);
         // Before it waits no more, so that it is always known to be one or the other.
         if let Some(step) = notification.step().filter(|_| is_ended) {
-            self.outcomes.put(step, is_delivered);
+            self.outcomes.put(Outcome { step, is_delivered, message });
         }
         self.lanes.end(place);
         self.remove(number).await;

@@ -375,6 +375,7 @@ mod tests {
             opened: 7,
             reason: "Build".to_owned(),
             saying: super::super::incidents::Saying::Opened,
+            thread: None,
         };
         let number = spool.put(notification("error", "opened").about(mark.clone())).number.unwrap();
         let step = spool.read(number).unwrap().step().unwrap();

@@ -122,6 +122,10 @@ fn recorded(
         (true, Saying::Opened) | (_, Saying::Reminded) => IncidentStep::Opened,
         (false, Saying::Opened | Saying::Resolved) => IncidentStep::Failed,
     };
+    let thread = match mark.saying {
+        Saying::Opened => outcome.message.clone(),
+        Saying::Reminded | Saying::Resolved => mark.thread.clone(),
+    };
     let written = IncidentNotification {
         namespace: namespace.clone(),
         alert: alert.clone(),
@@ -129,6 +133,7 @@ fn recorded(
         state,
         at: Some(When(now)),
         key: Some(mark.key()),
+        thread,
     };
     let is_other = |it: &&IncidentNotification| it.namespace != *namespace || it.alert != *alert;
     let mut all: Vec<_> = status.notifications.iter().filter(is_other).cloned().collect();
@@ -280,10 +285,16 @@ impl Teller {
 
     fn step(&self, incident: &Incident, alert: &Alert, saying: Saying) -> Step {
         let status = incident.status.clone().unwrap_or_default();
+        let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
+        let provider = alert.spec.provider_ref.name.clone();
+        // Another service knows nothing of the thread.
+        let sent = entry(&status, &namespace, &name)
+            .filter(|sent| saying != Saying::Opened && sent.provider == provider);
+        let thread = sent.and_then(|sent| sent.thread.clone());
         Step {
-            namespace: alert.namespace().unwrap_or_default(),
-            alert: alert.name_any(),
-            provider: alert.spec.provider_ref.name.clone(),
+            namespace,
+            alert: name,
+            provider,
             mark: Mark {
                 namespace: incident.namespace().unwrap_or_default(),
                 name: incident.name_any(),
@@ -291,6 +302,7 @@ impl Teller {
                 opened: book::opened(&status).map(Time::as_second).unwrap_or_default(),
                 reason: incident.spec.reason.clone(),
                 saying,
+                thread,
             },
         }
     }
@@ -444,9 +456,11 @@ mod tests {
             opened,
             reason: "Fetch".to_owned(),
             saying,
+            thread: None,
         };
         let [namespace, alert, provider] = ["apps", "alert", "chat"].map(str::to_owned);
-        Outcome { step: Step { namespace, alert, provider, mark }, is_delivered }
+        let step = Step { namespace, alert, provider, mark };
+        Outcome { step, is_delivered, message: Some("17.25".to_owned()) }
     }
 
     #[test]
@@ -481,6 +495,20 @@ mod tests {
         assert_eq!(of(Saying::Reminded, false), (IncidentStep::Opened, key.clone()));
         assert_eq!(of(Saying::Opened, false), (IncidentStep::Failed, key.clone()));
         assert_eq!(of(Saying::Resolved, true), (IncidentStep::Resolved, key));
+    }
+
+    #[test]
+    fn the_thread_of_an_opening_is_kept_until_the_end() {
+        let (mut status, now) = (status(), at("2026-11-24T13:00:00Z"));
+        status.notifications = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
+        assert_eq!(status.notifications[0].thread.as_deref(), Some("17.25"));
+        for saying in [Saying::Reminded, Saying::Resolved] {
+            let mut reply = outcome(saying, true);
+            reply.step.mark.thread = status.notifications[0].thread.clone();
+            reply.message = Some("18.50".to_owned());
+            status.notifications = recorded(&status, &reply, now).unwrap();
+            assert_eq!(status.notifications[0].thread.as_deref(), Some("17.25"));
+        }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Type `matrix`: a message to a room. Its transaction is named after the event, so a repetition is posted once.
+//!
+//! Differs(flux): what follows the opening of an incident is posted in its thread (`m.thread` of
+//! <https://spec.matrix.org/v1.11/client-server-api/#threading>).
 
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest;
 use serde_json::json;
 
-use super::{message, post_message, request_uri};
+use super::{judge, message, post_judged, request_uri, said};
 use crate::event::Event;
 use crate::http::Flow;
 use crate::options::Options;
@@ -28,8 +31,16 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
         let _infallible = writeln!(text, "- {key}: {value}");
     }
     options.proxy.clear();
-    let payload = json!({"body": text, "msgtype": "m.text"});
+    let mut payload = json!({"body": text, "msgtype": "m.text"});
+    if let Some(thread) = event.incident.and_then(|it| it.thread) {
+        // Clients without threads show a reply.
+        payload["m.relates_to"] = json!({"rel_type": "m.thread", "event_id": thread,
+            "is_falling_back": true, "m.in_reply_to": {"event_id": thread}});
+    }
     let mut request = message(&options, &url, &payload).bearer(&options.token);
     request.method = "PUT";
-    post_message(request)
+    post_judged(request, judge, |result| match result {
+        Ok(answer) => Flow::posted(said(&answer, "event_id").as_deref()),
+        Err(error) => Flow::failed(format!("postMessage failed: {error}")),
+    })
 }

@@ -1,13 +1,23 @@
 //! Type `slack`: an incoming webhook, or `chat.postMessage` with a token.
+//!
+//! Differs(flux): what follows the opening of an incident is posted in its thread, where there is a token; the channel sees its
+//! end as well (`thread_ts` and `reply_broadcast` of <https://docs.slack.dev/reference/methods/chat.postMessage>).
 
 use serde_json::{Value, json};
 
-use super::{attachment, judge, message, post_judged, request_uri};
-use crate::event::Event;
+use super::{attachment, judge, message, post_judged, request_uri, said};
+use crate::event::{Event, Incident};
 use crate::http::{Flow, Response};
 use crate::options::Options;
 
 const POST_MESSAGE: &str = "https://slack.com/api/chat.postMessage";
+/// What the API answers a reply that has no thread to go to.
+const NO_THREAD: [&str; 4] = [
+    "cannot_reply_to_message",
+    "message_not_found",
+    "restricted_action_thread_locked",
+    "thread_not_found",
+];
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
     if let Err(error) = request_uri(&options.url) {
@@ -17,21 +27,47 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     let fallback = format!("{}: {first_line}", event.object.heading());
     let username =
         if options.username.is_empty() { &event.reporting_controller } else { &options.username };
-    let payload = json!({
+    let mut payload = json!({
         "channel": options.channel,
         "username": username,
         "icon_url": "",
         "icon_emoji": "",
         "attachments": attachment(&event, ["good", "danger"], &fallback),
     });
+    let is_api = options.url == POST_MESSAGE;
+    let thread = event.incident.as_ref().and_then(|it| it.thread.clone()).filter(|_| is_api);
+    if let Some(thread) = &thread {
+        let is_over = event.incident.as_ref().is_some_and(|it| !it.is_open);
+        payload["thread_ts"] = json!(thread);
+        payload["reply_broadcast"] = json!(is_over);
+    }
     let mut request = message(&options, &options.url, &payload);
     if !options.token.is_empty() {
         request = request.bearer(&options.token);
     }
-    let judge = if options.url == POST_MESSAGE { judge_api } else { judge };
-    post_judged(request, judge, |result| {
-        Flow::end(result.map_err(|error| format!("postMessage failed: {error}")))
+    let judge = match (is_api, &thread) {
+        (true, Some(_)) => judge_reply,
+        (true, None) => judge_api,
+        (false, _) => judge,
+    };
+    post_judged(request, judge, move |result| match result {
+        Ok(answer) if has_no_thread(&answer) && thread.is_some() => {
+            let incident = event.incident.clone().map(|it| Incident { thread: None, ..it });
+            flow(options, Event { incident, ..event })
+        }
+        Ok(answer) if is_api => Flow::posted(said(&answer, "ts").as_deref()),
+        Ok(_) => Flow::Done,
+        Err(error) => Flow::failed(format!("postMessage failed: {error}")),
     })
+}
+
+/// Whether the message that a reply is to is gone, locked, or in another channel. Such a reply is posted to the channel.
+fn has_no_thread(answer: &Response) -> bool {
+    said(answer, "error").is_some_and(|error| NO_THREAD.contains(&&*error))
+}
+
+fn judge_reply(answer: &Response) -> Result<(), String> {
+    if has_no_thread(answer) { Ok(()) } else { judge_api(answer) }
 }
 
 /// The API says in the body whether the message was posted; its status does not count.

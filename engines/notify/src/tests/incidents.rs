@@ -48,8 +48,86 @@ fn incident(is_open: bool) -> Event {
         (about.severity, about.reason) = ("info".to_owned(), "IncidentResolved".to_owned());
     }
     let (key, reason) = ("uid-of-the-incident".to_owned(), "Build".to_owned());
-    about.incident = Some(Incident { key, is_open, since: OPENED, reason });
+    about.incident = Some(Incident { key, is_open, since: OPENED, reason, thread: None });
     about
+}
+
+/// The delivery of an event about an incident to a service with threads, the body of its only request, and the answer.
+fn posted(kind: &str, event: &Event, answers: &[Value]) -> (Vec<Value>, Option<String>) {
+    let address = match kind {
+        "slack" => "https://slack.com/api/chat.postMessage",
+        _ => "https://matrix.example",
+    };
+    let spec = json!({"type": kind, "address": address, "channel": "c",
+        "secretRef": {"name": "s"}});
+    let provider =
+        Provider::new(json!({"metadata": {"name": "p", "namespace": "apps"}, "spec": spec}))
+            .unwrap();
+    let data = BTreeMap::from([("token".to_owned(), b"secret".to_vec())]);
+    let secret = |_: &str, name: &str| Some(Secret { name: name.to_owned(), data: data.clone() });
+    let mut delivery = delivery(event, &provider, &Alert::default(), NOW, &secret);
+    let mut step = delivery.start();
+    let mut bodies = Vec::new();
+    for body in answers {
+        let (_, request) = sent(step);
+        bodies.push(serde_json::from_slice(&request.body).unwrap());
+        step = delivery.answer(answer(200, &[], &body.to_string()));
+    }
+    assert!(matches!(step, Step::Done), "{step:?}");
+    (bodies, delivery.message().map(str::to_owned))
+}
+
+fn in_thread(is_open: bool, thread: &str) -> Event {
+    let mut about = incident(is_open);
+    about.incident.as_mut().unwrap().thread = Some(thread.to_owned());
+    about
+}
+
+#[test]
+fn slack_is_sent_what_follows_in_the_thread_of_the_opening() {
+    let accepted = json!({"ok": true, "ts": "1503435956.000247"});
+    let (opened, thread) = posted("slack", &incident(true), std::slice::from_ref(&accepted));
+    assert_eq!(
+        (&opened[0]["thread_ts"], thread.as_deref()),
+        (&Value::Null, Some("1503435956.000247"))
+    );
+    let reply =
+        |is_open| posted("slack", &in_thread(is_open, "1.2"), std::slice::from_ref(&accepted)).0;
+    let (reminded, resolved) = (reply(true), reply(false));
+    assert_eq!(
+        (&reminded[0]["thread_ts"], &reminded[0]["reply_broadcast"]),
+        (&json!("1.2"), &json!(false))
+    );
+    assert_eq!(
+        (&resolved[0]["thread_ts"], &resolved[0]["reply_broadcast"]),
+        (&json!("1.2"), &json!(true))
+    );
+    // The message was deleted: the end reaches the channel all the same.
+    let gone = json!({"ok": false, "error": "thread_not_found"});
+    let (both, _) = posted("slack", &in_thread(false, "1.2"), &[gone, accepted]);
+    assert_eq!((&both[0]["thread_ts"], &both[1]["thread_ts"]), (&json!("1.2"), &Value::Null));
+}
+
+#[test]
+fn matrix_is_sent_what_follows_in_the_thread_of_the_opening() {
+    let accepted = json!({"event_id": "$opened"});
+    let (opened, thread) = posted("matrix", &incident(true), std::slice::from_ref(&accepted));
+    assert_eq!((opened[0].get("m.relates_to"), thread.as_deref()), (None, Some("$opened")));
+    let (resolved, _) = posted("matrix", &in_thread(false, "$opened"), &[accepted]);
+    let relation = &resolved[0]["m.relates_to"];
+    assert_eq!(
+        (&relation["rel_type"], &relation["event_id"]),
+        (&json!("m.thread"), &json!("$opened"))
+    );
+    assert_eq!(relation["m.in_reply_to"]["event_id"], "$opened");
+}
+
+#[test]
+fn an_id_that_is_no_text_of_a_line_is_not_kept() {
+    for id in ["", "two\nlines", &"1".repeat(256)] {
+        let accepted = json!({"ok": true, "ts": id});
+        assert_eq!(posted("slack", &incident(true), &[accepted]).1, None, "{id:?}");
+    }
 }
 
 fn both(kind: &str) -> [(String, Value); 2] {
