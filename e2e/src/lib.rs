@@ -1,7 +1,7 @@
 //! The test bed and the stories told on it.
 //!
 //! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`servers`], [`proxy`], [`signer`]),
-//! what is between them and the program ([`api_proxy`], [`relay`], [`tls_front`]),
+//! what is between them and the program ([`api_proxy`], [`relay`], [`tls_front`], [`names`]),
 //! the program under test ([`operator`]) and the helpers stories are written with ([`harness`]).
 //! Programs whose answers are right by definition are built the same way ([`oracle`]).
 //! Elsewhere: the stories (`tests/`), the Go modules and pod behaviour (`testbed/`),
@@ -16,6 +16,7 @@ pub mod git_server;
 pub mod harness;
 pub mod keeper;
 pub mod lifecycle_handler;
+pub mod names;
 pub mod operator;
 pub mod oracle;
 pub mod proxy;

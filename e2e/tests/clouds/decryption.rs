@@ -6,16 +6,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use e2e::authority::Authority;
 use e2e::harness::{Story, Target, Windlass};
-use e2e::proxy::Proxy;
+use e2e::names::Names;
 use e2e::servers::kms::{
     AZURE_SECRET, AZURE_TENANT, KeyServer, MACHINE_TOKEN, NAMES, OTHER_TOKEN, ROLE, VAULT_TOKEN,
 };
 use e2e::servers::s3::{ACCESS, SECRET};
-use e2e::tls_front::TlsFront;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::sealed::{
     CANARY, Sealed, await_told, ensure_plain, ensure_silent, of_aws, of_azure, of_clouds,
@@ -25,25 +22,14 @@ use super::sealed::{
 /// The double by the names that the clouds have: through a proxy, with certificates that windlass trusts.
 pub(crate) struct Clouds {
     pub(crate) server: KeyServer,
-    through: String,
-    trusted: String,
-    _front: TlsFront,
-    _proxy: Proxy,
-    _folder: TempDir,
+    names: Names,
 }
 
 impl Clouds {
     pub(crate) async fn start() -> Result<Self> {
-        let (server, authority) = (KeyServer::start().await?, Authority::generate()?);
-        let front = TlsFront::start_as(server.address(), &authority, &NAMES).await?;
-        let place = front.address().to_string();
-        let proxy = Proxy::start_to("me", "me", move |_| place.clone()).await?;
-        let folder = tempfile::tempdir()?;
-        let trusted = folder.path().join("ca");
-        std::fs::write(&trusted, authority.certificate())?;
-        let through = proxy.url().replace("http://", "http://me:me@");
-        let trusted = trusted.display().to_string();
-        Ok(Self { server, through, trusted, _front: front, _proxy: proxy, _folder: folder })
+        let server = KeyServer::start().await?;
+        let names = Names::give(server.address(), &NAMES).await?;
+        Ok(Self { server, names })
     }
 
     pub(crate) async fn windlass(
@@ -52,11 +38,7 @@ impl Clouds {
         flags: &[&str],
         more: &[(&str, &str)],
     ) -> Result<Windlass> {
-        let mut environment = vec![
-            ("HTTPS_PROXY", self.through.as_str()),
-            ("NO_PROXY", "127.0.0.1,localhost"),
-            ("SSL_CERT_FILE", &self.trusted),
-        ];
+        let mut environment = self.names.environment().to_vec();
         environment.extend(more);
         Windlass::start_for_with(story, flags, &environment).await
     }
