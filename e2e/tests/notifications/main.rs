@@ -1,11 +1,15 @@
 //! Notifications: events are sent to services, and webhooks trigger reconciliations.
 //!
 //! Each story has a windlass of its own, which watches that story's namespace only. Services are a server on loopback that
-//! keeps what it is sent (`service.rs`). Below: incidents (`incidents.rs`). Elsewhere: what each type of service is sent (`cargo xtask conformance notify`), events that are
-//! posted to Flux's notification-controller (`restarts.rs`).
+//! keeps what it is sent (`service.rs`). Below: incidents (`incidents.rs`), each type of Receiver (`receivers.rs`).
+//! Elsewhere: what each type of service is sent (`cargo xtask conformance notify`), events that are posted to Flux's
+//! notification-controller (`restarts.rs`).
 
 mod incidents;
+mod receivers;
 mod service;
+mod takeover;
+mod tokens;
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -233,7 +237,7 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
 async fn the_stock_flux_creates_and_shows_alerts_providers_and_receivers() -> Result<()> {
     let story = Story::begin("flux-alerts").await?;
     let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = Windlass::start_for(&story, &[]).await?;
     let address = format!("--address={}", service.url);
     story.flux(&["create", "alert-provider", "service", "--type=generic", &address])?;
     story.flux(&[
@@ -266,6 +270,25 @@ async fn the_stock_flux_creates_and_shows_alerts_providers_and_receivers() -> Re
     let receivers = story.flux(&["get", "receivers"])?;
     ensure!(receivers.contains("hook") && receivers.contains("True"), "{receivers}");
     story.flux(&["reconcile", "receiver", "hook"])?;
+    let url = format!("--url={}", windlass.webhooks());
+    let trigger = |token: &str| story.flux(&["trigger", "receiver", "hook", token, &url]);
+    ensure!(trigger("--token=another").is_err(), "another token makes another path");
+    let app = Target::git_repository("app");
+    let requested = async || {
+        let annotations = story.expect(&app).await?.metadata.annotations.unwrap_or_default();
+        anyhow::Ok(annotations.get("reconcile.fluxcd.io/requestedAt").cloned())
+    };
+    ensure!(requested().await?.is_none(), "a forged request had the repository reconciled");
+    trigger("--token=secret-token")?;
+    ensure!(requested().await?.is_some(), "the webhook had no effect");
+    for (kind, name, field) in [
+        ("alert", "alert", "eventSources"),
+        ("alert-provider", "service", "type: generic"),
+        ("receiver", "hook", "resources"),
+    ] {
+        let exported = story.flux(&["export", kind, name])?;
+        ensure!(exported.contains(field) && !exported.contains("status"), "{exported}");
+    }
     for command in ["suspend", "resume"] {
         for kind in ["alert", "receiver"] {
             let name = if kind == "alert" { "alert" } else { "hook" };

@@ -1,0 +1,89 @@
+//! What a leader did not send before it was killed, its successor sends: it has nothing of the other's storage, and finds
+//! failures in conditions and Incidents.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use k8s_openapi::api::coordination::v1::Lease;
+use serde_json::{Value, json};
+
+use super::BETA;
+use super::service::Service;
+
+/// A windlass among several, of which the next leads when one was gone for seconds.
+async fn start(story: &Story, identity: &str) -> Result<Windlass> {
+    let identity = format!("--leader-election-identity={identity}");
+    let flags = [
+        "--enable-leader-election",
+        "--leader-election-lease-duration=12s",
+        "--leader-election-renew-deadline=10s",
+        "--leader-election-retry-period=500ms",
+        &identity,
+    ];
+    Windlass::start_for(story, &flags).await
+}
+
+async fn await_leader(story: &Story, identity: &str) -> Result<()> {
+    let leads = async || {
+        let lease: Lease = story.get("windlass-leader-election").await?;
+        let holder = lease.spec.context("a Lease without a spec")?.holder_identity;
+        Ok((holder.as_deref() == Some(identity)).then_some(()))
+    };
+    story.await_until(&format!("{identity} to lead"), SOON, leads).await
+}
+
+/// A Provider and its Alert, which sends failures of Kustomizations to a path of the service.
+async fn alert(story: &Story, service: &Service, name: &str, annotations: Value) -> Result<()> {
+    let address = service.url.replace("/hook", &format!("/{name}"));
+    let provider = json!({"apiVersion": BETA, "kind": "Provider", "metadata": {"name": name},
+        "spec": {"type": "generic", "address": address}});
+    story.apply_value(provider).await?;
+    let alert = json!({"apiVersion": BETA, "kind": "Alert",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"providerRef": {"name": name}, "eventSeverity": "error",
+            "eventSources": [{"kind": "Kustomization", "name": "*"}]}});
+    story.apply_value(alert).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_leader_did_not_send_before_it_was_killed_its_successor_sends() -> Result<()> {
+    let story = Story::begin("takeover").await?;
+    let service = Service::start().await?;
+    service.answers(503);
+    let mut a = start(&story, "pod-a").await?;
+    await_leader(&story, "pod-a").await?;
+    let b = start(&story, "pod-b").await?;
+    alert(&story, &service, "events", json!({})).await?;
+    alert(&story, &service, "incidents", json!({"windlass.dev/incidents": "true"})).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    upstream.push(&[("map.yaml", "kind: [".to_owned())]).await?;
+    for name in ["events", "incidents"] {
+        story.await_event("Provider", name, "DeliveryFailed").await?;
+    }
+    a.operator.kill()?;
+    service.answers(200);
+    await_leader(&story, "pod-b").await?;
+
+    // Before that it says that the artifact, which the other had, is not there yet.
+    let is_sent = async || {
+        Ok(service.sent_to("/events").into_iter().find(|it| it["reason"] == "BuildFailed"))
+    };
+    let event = story.await_until("the failure as an event", SOON, is_sent).await?;
+    ensure!(event["severity"] == "error", "{event}");
+    let is_sent = async || Ok(service.sent_to("/incidents").into_iter().next());
+    let opened = story.await_until("the failure as an incident", SOON, is_sent).await?;
+    ensure!(opened["metadata"]["incidentState"] == "Open", "{opened}");
+    let known = service.sent_to("/incidents").len();
+    ensure!(known == 1, "an incident was opened {known} times");
+
+    upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    let resolved = async || Ok(service.sent_to("/incidents").into_iter().nth(1));
+    let resolved = story.await_until("the end of the incident", SOON, resolved).await?;
+    ensure!(resolved["metadata"]["incidentState"] == "Resolved", "{resolved}");
+    ensure!(resolved["metadata"]["incident"] == opened["metadata"]["incident"], "{resolved}");
+    drop(b);
+    story.end().await
+}
