@@ -30,6 +30,8 @@ pub(crate) struct Recipe {
     pub(crate) module: &'static str,
     pub(crate) package: &'static str,
     pub(crate) link_flags: &'static str,
+    /// Build tags, with spaces between them.
+    pub(crate) tags: &'static str,
     pub(crate) lacks: Lacks,
 }
 
@@ -55,12 +57,12 @@ pub(crate) struct Set {
 impl Recipe {
     /// A program that is called as its module and wants nothing else.
     pub(crate) const fn plain(name: &'static str, package: &'static str) -> Self {
-        Self { name, module: name, package, link_flags: STRIP, lacks: Lacks::Nothing }
+        Self { name, module: name, package, link_flags: STRIP, tags: "", lacks: Lacks::Nothing }
     }
 }
 
 const fn kubernetes(name: &'static str, package: &'static str) -> Recipe {
-    Recipe { name, module: "kubernetes", package, link_flags: KUBERNETES, lacks: Lacks::Nothing }
+    Recipe { link_flags: KUBERNETES, module: "kubernetes", ..Recipe::plain(name, package) }
 }
 
 const BED: Set = Set {
@@ -155,6 +157,10 @@ impl Set {
         let mut hash = hash_of(self.module_files)?;
         for recipe in self.recipes {
             hash.update(format!("{} {} {}\n", recipe.name, recipe.package, recipe.link_flags));
+            // The keys of all programs without tags stay as they are.
+            if !recipe.tags.is_empty() {
+                hash.update(format!("{}\n", recipe.tags));
+            }
         }
         Ok(key_of(hash))
     }
@@ -248,7 +254,8 @@ fn build(recipe: &Recipe, bin: &Path, position: &str) -> Result<()> {
     };
     let sources = completed.as_ref().map(|it| it.path().to_owned());
     let mut go = go(&sources.unwrap_or_else(|| testbed().join(recipe.module)))
-        .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", recipe.link_flags, "-o"])
+        .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", recipe.link_flags])
+        .args(["-tags", recipe.tags, "-o"])
         .arg(&unfinished)
         .arg(recipe.package)
         .stdin(Stdio::null())

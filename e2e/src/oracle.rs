@@ -18,6 +18,7 @@ const HELM: Set = Set {
             package: "helm.sh/helm/v4/cmd/helm",
             // Charts see the version; without this it is v4.2, which no release calls itself.
             link_flags: "-s -w -X helm.sh/helm/v4/internal/version.version=v4.2.4",
+            tags: "",
             lacks: Lacks::Nothing,
         },
         Recipe {
@@ -25,6 +26,7 @@ const HELM: Set = Set {
             module: "helm",
             package: ".",
             link_flags: STRIP,
+            tags: "",
             lacks: Lacks::Nothing,
         },
     ],
@@ -83,6 +85,7 @@ const DECRYPTS: Set = Set {
         module: "kustomize-controller",
         package: "github.com/fluxcd/kustomize-controller/decrypts",
         link_flags: STRIP,
+        tags: "",
         lacks: Lacks::Program("github.com/fluxcd/kustomize-controller"),
     }],
     module_files: &[
@@ -99,6 +102,7 @@ const FLUX: Set = Set {
         module: "flux",
         package: "github.com/fluxcd/flux2/v2/cmd/flux",
         link_flags: "-s -w -X main.VERSION=2.9.5",
+        tags: "",
         // Only `flux install` and `flux bootstrap` need it.
         lacks: Lacks::File("github.com/fluxcd/flux2/v2/cmd/flux/manifests/none.yaml"),
     }],
