@@ -1,5 +1,5 @@
-//! The programs whose answers are right by definition: Helm, Kustomize, helmfile, Flux's controllers and command line as
-//! their projects release them.
+//! The programs whose answers are right by definition: Helm, Kustomize, helmfile, Flux's controllers and command line,
+//! and those that encrypt and sign, as their projects release them.
 //!
 //! Here: which versions, and how they are built. Elsewhere: the building (`binaries`), the Go modules (`testbed/`),
 //! asking them (`cargo xtask compare`, `cargo xtask bench template`).
@@ -110,6 +110,29 @@ const FLUX: Set = Set {
     advice: GO,
 };
 
+/// All that encrypts files: age is what SOPS has most of its keys from.
+const SOPS: Set = Set {
+    recipes: &[
+        Recipe::plain("sops", "github.com/getsops/sops/v3/cmd/sops"),
+        Recipe { module: "sops", ..Recipe::plain("age", "filippo.io/age/cmd/age") },
+        Recipe { module: "sops", ..Recipe::plain("age-keygen", "filippo.io/age/cmd/age-keygen") },
+    ],
+    module_files: &["sops/go.mod", "sops/go.sum"],
+    advice: GO,
+};
+
+const COSIGN: Set = Set {
+    recipes: &[Recipe::plain("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")],
+    module_files: &["cosign/go.mod", "cosign/go.sum"],
+    advice: GO,
+};
+
+const NOTATION: Set = Set {
+    recipes: &[Recipe::plain("notation", "github.com/notaryproject/notation/cmd/notation")],
+    module_files: &["notation/go.mod", "notation/go.sum"],
+    advice: GO,
+};
+
 /// A program whose answers are right by definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oracle {
@@ -131,6 +154,16 @@ pub enum Oracle {
     NotificationController,
     /// Flux's command line, by which people observe what windlass keeps, and tell it what to do.
     Flux,
+    /// `sops`, which encrypts files.
+    Sops,
+    /// `age`, which encrypts for a key.
+    Age,
+    /// `age-keygen`, which makes keys of age.
+    AgeKeygen,
+    /// `cosign`, which signs what is in registries.
+    Cosign,
+    /// `notation`, which signs the same by certificates.
+    Notation,
 }
 
 impl Oracle {
@@ -146,6 +179,11 @@ impl Oracle {
             Self::SourceController => "source-controller",
             Self::NotificationController => "notification-controller",
             Self::Flux => "flux",
+            Self::Sops => "sops",
+            Self::Age => "age",
+            Self::AgeKeygen => "age-keygen",
+            Self::Cosign => "cosign",
+            Self::Notation => "notation",
         }
     }
 
@@ -161,6 +199,11 @@ impl Oracle {
             Self::SourceController => "source-controller v1.9.3",
             Self::NotificationController => "notification-controller v1.9.3",
             Self::Flux => "flux v2.9.5",
+            Self::Sops => "sops v3.13.2",
+            Self::Age => "age v1.3.1",
+            Self::AgeKeygen => "age-keygen v1.3.1",
+            Self::Cosign => "cosign v3.0.6",
+            Self::Notation => "notation v1.3.2",
         }
     }
 
@@ -179,6 +222,9 @@ impl Oracle {
             Self::SourceController => program(&SOURCE_CONTROLLER, self.name()),
             Self::NotificationController => program(&NOTIFICATION_CONTROLLER, self.name()),
             Self::Flux => program(&FLUX, self.name()),
+            Self::Sops | Self::Age | Self::AgeKeygen => program(&SOPS, self.name()),
+            Self::Cosign => program(&COSIGN, self.name()),
+            Self::Notation => program(&NOTATION, self.name()),
         }
     }
 }
@@ -230,6 +276,11 @@ mod tests {
                 "github.com/fluxcd/notification-controller",
             ),
             (Oracle::Flux, "flux", "github.com/fluxcd/flux2/v2"),
+            (Oracle::Sops, "sops", "github.com/getsops/sops/v3"),
+            (Oracle::Age, "sops", "filippo.io/age"),
+            (Oracle::AgeKeygen, "sops", "filippo.io/age"),
+            (Oracle::Cosign, "cosign", "github.com/sigstore/cosign/v3"),
+            (Oracle::Notation, "notation", "github.com/notaryproject/notation"),
         ] {
             let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();
             let (_, version) = oracle.version().split_once(' ').unwrap();
