@@ -1,6 +1,6 @@
 //! A certificate authority for one test bed.
 //!
-//! Here: issuing certificates for servers and for Kubernetes users.
+//! Here: issuing certificates for servers, for Kubernetes users and for who signs.
 //! Elsewhere: where they are written (`control_plane`), who serves them (`git_server`).
 
 use std::path::Path;
@@ -77,6 +77,19 @@ impl Authority {
             params.distinguished_name.push(DnType::OrganizationName, *group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue(params)
+    }
+
+    /// Issues a certificate for signing code, for an organisation in the state of Washington; trust policies of Notation
+    /// want country and state, too.
+    pub fn issue_signer(&self, organisation: &str) -> Result<Issued> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CountryName, "US");
+        params.distinguished_name.push(DnType::StateOrProvinceName, "WA");
+        params.distinguished_name.push(DnType::OrganizationName, organisation);
+        params.distinguished_name.push(DnType::CommonName, "releases");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
         self.issue(params)
     }
 

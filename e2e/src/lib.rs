@@ -13,6 +13,7 @@ pub mod binaries;
 pub mod cluster_command;
 pub mod control_plane;
 pub mod git_server;
+pub mod gnupg;
 pub mod harness;
 pub mod keeper;
 pub mod lifecycle_handler;

@@ -6,21 +6,14 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::git_server::Repository;
+use crate::gnupg::{ADDRESS, GnuPg};
 
-/// Who signs. The agent that GnuPG starts ends with it.
+/// Who signs.
 pub struct Signer {
     folder: tempfile::TempDir,
     public: (&'static str, String),
     settings: Vec<(&'static str, String)>,
-    is_gpg: bool,
-}
-
-fn run(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.with_context(|| format!("cannot start `{program}`"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`{program} {}` failed: {said}", arguments.join(" "));
-    Ok(String::from_utf8(output.stdout)?)
+    gnupg: Option<GnuPg>,
 }
 
 fn text(path: &Path) -> Result<&str> {
@@ -35,11 +28,17 @@ impl Signer {
     pub fn ssh() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let key = folder.path().join("key");
-        run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "story", "-f", text(&key)?])?;
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-C", "story", "-f"])
+            .arg(&key)
+            .output()
+            .context("cannot start `ssh-keygen`")?;
+        let said = String::from_utf8_lossy(&made.stderr);
+        ensure!(made.status.success(), "`ssh-keygen` failed: {said}");
         let public = std::fs::read_to_string(folder.path().join("key.pub"))?;
         let settings =
             vec![("gpg.format", "ssh".to_owned()), ("user.signingkey", text(&key)?.to_owned())];
-        Ok(Self { folder, public: ("story.sshpub", public), settings, is_gpg: false })
+        Ok(Self { folder, public: ("story.sshpub", public), settings, gnupg: None })
     }
 
     /// Signs with an elliptic key of GnuPG.
@@ -55,30 +54,35 @@ impl Signer {
     /// # Errors
     /// The program is missing, or fails.
     pub fn gpg_with(algorithm: &str) -> Result<Self> {
+        Self::of(GnuPg::with_key(algorithm, "sign")?)
+    }
+
+    /// Signs with the key of a home of GnuPG.
+    ///
+    /// # Errors
+    /// The program fails.
+    pub fn of(gnupg: GnuPg) -> Result<Self> {
         use std::os::unix::fs::PermissionsExt as _;
 
         let folder = tempfile::tempdir()?;
-        let home = text(folder.path())?.to_owned();
-        let gpg = |arguments: &[&str]| {
-            let first = ["--homedir", home.as_str(), "--batch", "--quiet"];
-            run("gpg", &[&first[..], arguments].concat())
-        };
-        let name = "Story <story@testbed.example>";
-        let made = ["--passphrase", "", "--quick-generate-key", name, algorithm, "sign", "never"];
-        gpg(&made)?;
-        let public = gpg(&["--armor", "--export"])?;
         let program = folder.path().join("program");
-        std::fs::write(
-            &program,
-            format!("#!/bin/sh\nexec gpg --homedir '{home}' --batch \"$@\"\n"),
-        )?;
+        std::fs::write(&program, gnupg.script())?;
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700))?;
         let settings = vec![
             ("gpg.format", "openpgp".to_owned()),
             ("gpg.program", text(&program)?.to_owned()),
-            ("user.signingkey", "story@testbed.example".to_owned()),
+            ("user.signingkey", ADDRESS.to_owned()),
         ];
-        Ok(Self { folder, public: ("story.asc", public), settings, is_gpg: true })
+        let public = ("story.asc", gnupg.public()?);
+        Ok(Self { folder, public, settings, gnupg: Some(gnupg) })
+    }
+
+    /// The home of GnuPG whose key signs.
+    ///
+    /// # Errors
+    /// It is a key of `ssh-keygen`.
+    pub fn gnupg(&self) -> Result<&GnuPg> {
+        self.gnupg.as_ref().context("not a key of GnuPG")
     }
 
     /// The public key as an entry of a Secret: its name and its content.
@@ -93,9 +97,7 @@ impl Signer {
     pub fn clearsign(&self, plain: &str) -> Result<String> {
         let file = self.folder.path().join("plain");
         std::fs::write(&file, plain)?;
-        let home = text(self.folder.path())?;
-        let sign = ["--homedir", home, "--batch", "--quiet", "--output", "-", "--clearsign"];
-        run("gpg", &[&sign[..], &[text(&file)?]].concat())
+        self.gnupg()?.run(&["--output", "-", "--clearsign", text(&file)?])
     }
 
     /// Signs what is committed and tagged from here on.
@@ -119,14 +121,4 @@ pub fn signing(repository: &Repository, is_on: bool) -> Result<()> {
         repository.git(&["config", name, if is_on { "true" } else { "false" }])?;
     }
     Ok(())
-}
-
-impl Drop for Signer {
-    fn drop(&mut self) {
-        if self.is_gpg {
-            let home = self.folder.path().as_os_str();
-            let kill = ["--kill", "gpg-agent"];
-            drop(Command::new("gpgconf").arg("--homedir").arg(home).args(kill).status());
-        }
-    }
 }

@@ -25,6 +25,8 @@ const HASHED: &str = "$2y$05$abcdefghijklmnopqrstuuCE1jn9pfL/PEErQye5.cx8EC7GI.a
 
 /// The media type of manifests that are pushed.
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// The media type of indexes that are pulled.
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// Media types that Flux gives to what it pushes.
 const FLUX_CONFIG: &str = "application/vnd.cncf.flux.config.v1+json";
 /// The media type of a layer with manifests, as Flux pushes it.
@@ -189,6 +191,14 @@ impl Registry {
         let request = self.client.put(url).header("content-type", kind).body(manifest);
         created(self.authorized(request).send().await?).await?;
         Ok(digest)
+    }
+
+    /// The manifest or index under a tag or a digest.
+    pub async fn manifest(&self, repository: &str, reference: &str) -> Result<Value> {
+        let url = format!("{}/v2/{repository}/manifests/{reference}", self.base());
+        let accept = format!("{MANIFEST}, {INDEX}");
+        let request = self.authorized(self.client.get(url).header("accept", accept));
+        Ok(request.send().await?.error_for_status()?.json().await?)
     }
 
     /// Pushes bytes. Gives their digest.

@@ -46,27 +46,34 @@ fn recorded(name: &str, folder: &str) -> Result<Recorded> {
     Ok(Recorded { files, keys })
 }
 
-fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
+pub(crate) fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
     files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
 }
 
-async fn put_keys(story: &Story, name: &str, keys: &[(String, String)]) -> Result<()> {
+/// Puts keys into a Secret.
+pub(crate) async fn put_keys(story: &Story, name: &str, keys: &[(String, String)]) -> Result<()> {
     let data: serde_json::Map<_, _> =
         keys.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect();
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data});
     story.apply(&secret.to_string()).await.map(drop)
 }
 
-fn decryption(path: &str, secret: &str) -> Value {
+/// The spec of a Kustomization that decrypts with the keys of a Secret.
+pub(crate) fn decryption(path: &str, secret: &str) -> Value {
     json!({"path": path, "decryption": {"provider": "sops", "secretRef": {"name": secret}}})
 }
 
 /// An entry of a Secret of the story, as it is read by a Pod.
-async fn entry(story: &Story, secret: &str, key: &str) -> Result<String> {
+pub(crate) async fn bytes(story: &Story, secret: &str, key: &str) -> Result<Vec<u8>> {
     let target = Target::new("v1", "Secret", secret);
     let data = &story.expect(&target).await?.data["data"][key];
     let text = data.as_str().with_context(|| format!("{target} has no {key}"))?;
-    Ok(String::from_utf8(BASE64_STANDARD.decode(text)?)?)
+    Ok(BASE64_STANDARD.decode(text)?)
+}
+
+/// The same as text.
+pub(crate) async fn entry(story: &Story, secret: &str, key: &str) -> Result<String> {
+    Ok(String::from_utf8(bytes(story, secret, key).await?)?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,9 +150,13 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
 }
 
 async fn await_told(story: &Story, part: &str) -> Result<String> {
-    let target = Target::kustomization("app");
+    await_message(story, &Target::kustomization("app"), part).await
+}
+
+/// Waits until an object is not Ready for a reason that contains a text; the whole message.
+pub(crate) async fn await_message(story: &Story, target: &Target, part: &str) -> Result<String> {
     let told = async || {
-        let object = story.expect(&target).await?;
+        let object = story.expect(target).await?;
         let ready = condition(&object, "Ready");
         let text = ready["message"].as_str().unwrap_or_default().to_owned();
         Ok((ready["status"] == "False" && text.contains(part)).then_some(text))

@@ -87,13 +87,14 @@ impl Signer {
 }
 
 /// Has an object reconciled, and waits for what it says then.
-async fn after_request(story: &Story, target: &Target) -> Result<DynamicObject> {
+pub(crate) async fn after_request(story: &Story, target: &Target) -> Result<DynamicObject> {
     let token = story.request(target).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
     story.await_object(target, SOON, is_handled).await
 }
 
-fn ensure_refused(object: &DynamicObject, text: &str) -> Result<()> {
+/// Verifies that a source is refused for a reason that contains a text, and serves nothing.
+pub(crate) fn ensure_refused(object: &DynamicObject, text: &str) -> Result<()> {
     let verified = condition(object, "SourceVerified");
     ensure!(verified["status"] == "False" && condition(object, "Ready")["status"] == "False");
     ensure!(verified["message"].as_str().is_some_and(|it| it.contains(text)), "{verified}");

@@ -42,6 +42,7 @@ mod sources;
 mod substitution;
 mod superseded;
 mod suspend_resume;
+mod trust;
 mod unsupported_field;
 mod verification;
 mod verified_charts;

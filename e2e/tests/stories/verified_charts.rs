@@ -21,7 +21,8 @@ fn sign(server: &ChartServer, signer: &Signer, file: &str) -> Result<()> {
     Ok(())
 }
 
-async fn refused(story: &Story, chart: &Target, says: &str) -> Result<DynamicObject> {
+/// Waits until a chart is refused for a reason that contains a text.
+pub(crate) async fn refused(story: &Story, chart: &Target, says: &str) -> Result<DynamicObject> {
     let object = story.await_object(chart, SOON, |object| {
         let verified = condition(object, "SourceVerified");
         let message = verified["message"].as_str().unwrap_or_default();

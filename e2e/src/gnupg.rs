@@ -1,0 +1,123 @@
+//! Homes of GnuPG, each with a key that is made for it.
+//!
+//! Elsewhere: signing commits, tags and texts with such a key ([`crate::signer`]).
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The address of every key.
+pub const ADDRESS: &str = "story@testbed.example";
+
+/// A time that is over, as `gpg --faked-system-time` reads it.
+const PAST: &str = "20250101T000000";
+
+/// A home with one key without a passphrase. The agent that GnuPG starts ends with it.
+pub struct GnuPg {
+    home: tempfile::TempDir,
+    /// What every call has: where the home is, and what time it is there.
+    options: Vec<String>,
+}
+
+impl GnuPg {
+    /// A home whose key has an algorithm and a usage, in the words of `gpg --quick-generate-key`.
+    ///
+    /// # Errors
+    /// The program is missing, or fails.
+    pub fn with_key(algorithm: &str, usage: &str) -> Result<Self> {
+        Self::generate(&[], [algorithm, usage, "never"])
+    }
+
+    /// A home in the past, whose key has expired since; what it signs is signed before that.
+    ///
+    /// # Errors
+    /// As [`GnuPg::with_key`].
+    pub fn with_expired_key() -> Result<Self> {
+        Self::generate(&["--faked-system-time", PAST], ["ed25519", "sign", "1d"])
+    }
+
+    fn generate(more: &[&str], [algorithm, usage, expiry]: [&str; 3]) -> Result<Self> {
+        let home = tempfile::tempdir()?;
+        let place = home.path().to_str().context("a path that is no text")?;
+        let options = [&["--homedir", place, "--batch", "--quiet"], more].concat();
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let made = Self { home, options };
+        let name = format!("Story <{ADDRESS}>");
+        made.run(&["--passphrase", "", "--quick-generate-key", &name, algorithm, usage, expiry])?;
+        Ok(made)
+    }
+
+    /// The folder of the home.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// What `gpg` prints.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new("gpg").args(&self.options).args(arguments).output();
+        let output = output.context("cannot start `gpg`")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`gpg {}` failed: {said}", arguments.join(" "));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// A shell script that is `gpg` in this home.
+    pub fn script(&self) -> String {
+        format!("#!/bin/sh\nexec gpg '{}' \"$@\"\n", self.options.join("' '"))
+    }
+
+    /// The fingerprint of the key.
+    ///
+    /// # Errors
+    /// GnuPG fails.
+    pub fn fingerprint(&self) -> Result<String> {
+        let listed = self.run(&["--with-colons", "--fingerprint"])?;
+        let line = listed.lines().find_map(|line| line.strip_prefix("fpr:"));
+        let fingerprint = line.map(|line| line.trim_matches(':').to_owned());
+        fingerprint.context("the key has no fingerprint")
+    }
+
+    /// The public key, armored.
+    ///
+    /// # Errors
+    /// GnuPG fails.
+    pub fn public(&self) -> Result<String> {
+        self.run(&["--armor", "--export"])
+    }
+
+    /// The private key, armored.
+    ///
+    /// # Errors
+    /// GnuPG fails.
+    pub fn private(&self) -> Result<String> {
+        self.run(&["--armor", "--export-secret-keys"])
+    }
+
+    /// Revokes the key by the certificate that GnuPG made with it.
+    ///
+    /// # Errors
+    /// There is none, or GnuPG fails.
+    pub fn revoke(&self) -> Result<()> {
+        let folder = self.home().join("openpgp-revocs.d");
+        let file = folder.join(format!("{}.rev", self.fingerprint()?));
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        // GnuPG writes a colon before it, so that it is not imported by mistake.
+        let text = text.replace(":-----BEGIN", "-----BEGIN");
+        let certificate = self.home().join("revocation.asc");
+        std::fs::write(&certificate, text)?;
+        let certificate = certificate.to_str().context("a path that is no text")?;
+        self.run(&["--import", certificate]).map(drop)
+    }
+}
+
+impl Drop for GnuPg {
+    fn drop(&mut self) {
+        let kill = ["--kill", "gpg-agent"];
+        drop(Command::new("gpgconf").arg("--homedir").arg(self.home()).args(kill).status());
+    }
+}

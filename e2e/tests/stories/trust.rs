@@ -1,0 +1,97 @@
+//! What the original programs encrypt and sign during a story, with keys that they make for it.
+//!
+//! Here: running such a program, putting a chart into a registry. In the folder: SOPS with age and OpenPGP (`sops`), commits
+//! and tags (`git`), images and charts by cosign (`cosign`) and by Notation (`notation`), provenance of charts (`provenance`).
+//! Elsewhere: verdicts on many more files and keys (`e2e/conformance/trust`), what windlass does with them over time (the
+//! stories `decryption`, `verification`, `image_signatures`, `verified_charts`).
+
+mod cosign;
+mod git;
+mod notation;
+mod provenance;
+mod sops;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use e2e::servers::charts::ChartServer;
+use e2e::servers::registry::Registry;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::helm_chart::{publish, repository};
+
+/// Runs a program in a folder that is also its home; what it prints.
+fn run(
+    program: &Path,
+    home: &Path,
+    environment: &[(&str, &Path)],
+    arguments: &[&str],
+) -> Result<Vec<u8>> {
+    let output = Command::new(program)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", home)
+        .envs(environment.iter().copied())
+        .current_dir(home)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} {arguments:?}: {said}", program.display());
+    Ok(output.stdout)
+}
+
+/// Has `helm push` put a version of the chart `app` into a registry. Gives the digest of its manifest.
+fn push_chart(server: &ChartServer, registry: &Registry, version: &str) -> Result<String> {
+    publish(server, version)?;
+    let file = server.served().join(format!("app-{version}.tgz"));
+    let to = registry.url("charts");
+    let said = server.helm(&["push".as_ref(), &file, to.as_ref(), "--plain-http".as_ref()])?;
+    let said = String::from_utf8([said.stdout, said.stderr].concat())?;
+    let digest = said.lines().find_map(|line| line.strip_prefix("Digest: "));
+    Ok(digest.context("helm names no digest")?.trim().to_owned())
+}
+
+/// Pushes an image with a ConfigMap, both of a name; the digest of its manifest.
+async fn push_image(registry: &Registry, name: &str) -> Result<String> {
+    registry.push_files("app", name, &[("a.yaml", &config_map(name, "1"))], json!({})).await
+}
+
+fn oci_repository(name: &str) -> Target {
+    Target::new("source.toolkit.fluxcd.io/v1", "OCIRepository", name)
+}
+
+/// An OCIRepository that follows the image of its name and verifies it.
+async fn follow(story: &Story, registry: &Registry, name: &str, verify: Value) -> Result<Target> {
+    let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
+        "metadata": {"name": name},
+        "spec": {"interval": NEVER, "url": registry.url("app"), "ref": {"tag": name}, "verify": verify}});
+    story.apply_value(object).await?;
+    Ok(oci_repository(name))
+}
+
+/// The HelmRepository `charts` of a registry.
+async fn charts(story: &Story, registry: &Registry) -> Result<()> {
+    let more = json!({"type": "oci", "insecure": true});
+    repository(story, "charts", &registry.url("charts"), more).await.map(drop)
+}
+
+/// What the condition `SourceVerified` of a source says, which has to be good.
+fn verified(object: &DynamicObject) -> Result<&str> {
+    let verified = condition(object, "SourceVerified");
+    ensure!(verified["status"] == "True" && verified["reason"] == "Succeeded", "{verified}");
+    verified["message"].as_str().context("no message")
+}
+
+/// Puts what refers to one image where that of another one is looked up: under tags of `suffix`.
+async fn replay(registry: &Registry, from: &str, to: &str, suffix: &str) -> Result<()> {
+    let tag = |digest: &str| format!("{}{suffix}", digest.replace(':', "-"));
+    let manifest = registry.manifest("app", &tag(from)).await?;
+    registry.push_manifest("app", &tag(to), &manifest).await.map(drop)
+}

@@ -1,0 +1,126 @@
+//! Commits and tags that `ssh-keygen` and `gpg` sign, in every mode, and keys that count no longer.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::git_server::Repository;
+use e2e::gnupg::GnuPg;
+use e2e::harness::flux::{SOON, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+use crate::signer::{Signer, signing};
+use crate::verification::{verified, verify};
+
+const MODES: [&str; 3] = ["HEAD", "Tag", "TagAndHEAD"];
+
+/// Who signs; none if it is not signed.
+type By<'s> = Option<&'s Signer>;
+
+/// Commits as one signs, and tags as another does. Gives the hash of the commit.
+fn release(repository: &Repository, version: &str, commit: By<'_>, tag: By<'_>) -> Result<String> {
+    let sign = |signer: By<'_>| match signer {
+        Some(signer) => signer.sign(repository),
+        None => signing(repository, false),
+    };
+    sign(commit)?;
+    let hash = repository.commit(&[("a.yaml", &config_map("a", version))], version)?;
+    sign(tag)?;
+    repository.tag(version)?;
+    Ok(hash)
+}
+
+fn name_of(kind: &str, mode: &str) -> String {
+    format!("{kind}-{}", mode.to_lowercase())
+}
+
+/// Puts a public key into the Secret `keys` as an entry of its own.
+async fn add_key(story: &Story, entry: &str, signer: &Signer) -> Result<()> {
+    let secret = Target::new("v1", "Secret", "keys");
+    story.merge(&secret, json!({"stringData": {entry: signer.public().1}})).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_them() -> Result<()> {
+    let story = Story::with_windlass("signed-git").await?;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}});
+    story.apply_value(secret).await?;
+    for (kind, entry, signer) in [
+        ("ssh", "owner.sshpub", Signer::ssh as fn() -> Result<Signer>),
+        ("gpg", "owner.asc", Signer::gpg),
+    ] {
+        let (owner, other) = (signer()?, signer()?);
+        add_key(&story, entry, &owner).await?;
+        let upstream = story.follow(kind, &[("a.yaml", config_map("a", "0"))]).await?;
+        let (repository, url) = (&upstream.repository, upstream.server.url(&upstream.repository));
+        // What is signed by whom, and the modes in which that is enough.
+        let releases: [(&str, By<'_>, By<'_>, &[&str]); 5] = [
+            ("v1.0.0", None, None, &[]),
+            ("v1.1.0", Some(&other), Some(&other), &[]),
+            ("v1.2.0", Some(&owner), Some(&other), &["HEAD"]),
+            ("v1.3.0", Some(&other), Some(&owner), &["Tag"]),
+            ("v1.4.0", Some(&owner), Some(&owner), &MODES),
+        ];
+        for (version, commit, tag, enough) in releases {
+            let hash = release(repository, version, commit, tag)?;
+            for mode in MODES {
+                let name = name_of(kind, mode);
+                let spec = verify(mode, &json!({"tag": version}));
+                story.git_repository(&name, &url, spec).await?;
+                let is_enough = enough.contains(&mode);
+                let status = if is_enough { "True" } else { "False" };
+                let says = match (is_enough, mode) {
+                    (true, "HEAD") => format!("- commit '{hash}' with key '"),
+                    (true, _) => format!("- tag '{version}@"),
+                    (false, _) if commit.is_none() && mode != "HEAD" => {
+                        format!("cannot verify signature of tag '{version}@")
+                    }
+                    (false, _) => "signature verification of ".to_owned(),
+                };
+                // The versions before were judged alike, so it has to be about this one.
+                let target = Target::git_repository(&name);
+                let object = story.await_object(&target, SOON, |object| {
+                    let verified = condition(object, "SourceVerified");
+                    let message = verified["message"].as_str().unwrap_or_default();
+                    verified["status"] == status
+                        && verified["observedGeneration"].as_i64() == object.metadata.generation
+                        && message.contains(&says)
+                });
+                let what = format!("{kind} {version} {mode} is {status}: {says}");
+                let object = object.await.context(what)?;
+                let revision = object.data["status"]["artifact"]["revision"].as_str();
+                let is_served = revision.is_some_and(|it| it.ends_with(&hash));
+                ensure!(is_served == is_enough, "{kind} {version} {mode}: {revision:?} is served");
+            }
+        }
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_has_expired_or_was_revoked_does_not_count() -> Result<()> {
+    let story = Story::with_windlass("old-keys").await?;
+    let upstream = story.follow("unverified", &[("a.yaml", config_map("a", "0"))]).await?;
+    let (repository, url) = (&upstream.repository, upstream.server.url(&upstream.repository));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}});
+    story.apply_value(secret).await?;
+    let (expired, revoked) = (Signer::of(GnuPg::with_expired_key()?)?, Signer::gpg()?);
+    add_key(&story, "expired.asc", &expired).await?;
+    add_key(&story, "revoked.asc", &revoked).await?;
+
+    let hash = release(repository, "v1.0.0", Some(&expired), None)?;
+    story.git_repository("app", &url, verify("HEAD", &json!({"branch": "main"}))).await?;
+    let says = format!("signature verification of commit '{hash}' failed");
+    let object = verified(&story, "app", "False", &says).await?;
+    ensure!(object.data["status"]["artifact"].is_null(), "{:?}", object.data);
+
+    let hash = release(repository, "v1.1.0", Some(&revoked), None)?;
+    story.request(&Target::git_repository("app")).await?;
+    verified(&story, "app", "True", &format!("- commit '{hash}' with key '")).await?;
+    revoked.gnupg()?.revoke()?;
+    let entry = json!({"stringData": {"revoked.asc": revoked.gnupg()?.public()?}});
+    story.merge(&Target::new("v1", "Secret", "keys"), entry).await?;
+    let says = format!("signature verification of commit '{hash}' failed");
+    let object = verified(&story, "app", "False", &says).await?;
+    ensure!(object.data["status"]["artifact"].is_null(), "{:?}", object.data);
+    story.end().await
+}
