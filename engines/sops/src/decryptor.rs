@@ -104,7 +104,7 @@ impl<'k> Decryptor<'k> {
         store::write(&documents, to).map_err(|problem| Error::Emit(from, to, problem.to_string()))
     }
 
-    /// Checks the MAC of a file that looks encrypted in some format; others pass. Gives the encrypted texts that the MAC
+    /// Checks the MAC of a file that looks encrypted in some format; others pass. Gives the encrypted strings that the MAC
     /// covers, and itself: none of a file that passed unchecked, and none of comments, which no MAC covers.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl<'k> Decryptor<'k> {
         outcome
     }
 
-    /// Decrypts the documents of a file; gives the encrypted texts too that its MAC covers where it has to be right.
+    /// Decrypts the documents of a file; gives the encrypted strings too that its MAC covers where it has to be right.
     fn open(&self, data: &[u8], from: Format) -> Result<Opened, Error> {
         self.go_on()?;
         if data.len() > self.limits.bytes {
@@ -139,14 +139,14 @@ impl<'k> Decryptor<'k> {
         self.go_on()?;
         walked.map_err(|problem| Error::Decrypt(problem.to_string()))?;
         let Some(covered) = covered else { return Ok((documents, Vec::new())) };
-        let (mac, mut texts) = covered.end();
+        let (mac, mut strings) = covered.end();
         check_mac(&metadata, &key, &mac)?;
-        texts.push(metadata.mac.into_bytes());
-        Ok((documents, texts))
+        strings.push(metadata.mac.into_bytes());
+        Ok((documents, strings))
     }
 }
 
-/// Plain documents, and the encrypted texts that a right MAC covers.
+/// Plain documents, and the encrypted strings that a right MAC covers.
 type Opened = (Vec<Vec<Item>>, Vec<Vec<u8>>);
 
 fn check_mac(metadata: &Metadata, key: &[u8], mac: &str) -> Result<(), Error> {

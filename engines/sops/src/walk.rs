@@ -37,7 +37,7 @@ pub(crate) enum WalkError {
 pub(crate) struct Covered {
     hash: Sha512,
     only_encrypted: bool,
-    texts: Vec<Vec<u8>>,
+    strings: Vec<Vec<u8>>,
 }
 
 impl Covered {
@@ -45,12 +45,12 @@ impl Covered {
     pub(crate) fn new(metadata: &Metadata) -> Self {
         let only_encrypted = metadata.mac_covers_encrypted;
         let begin: &[u8] = if only_encrypted { &MAC_OF_ENCRYPTED } else { &[] };
-        Self { hash: Sha512::new_with_prefix(begin), only_encrypted, texts: Vec::new() }
+        Self { hash: Sha512::new_with_prefix(begin), only_encrypted, strings: Vec::new() }
     }
 
-    /// The MAC, in hexadecimal, and the encrypted texts of values.
+    /// The MAC, in hexadecimal, and the encrypted strings of values.
     pub(crate) fn end(self) -> (String, Vec<Vec<u8>>) {
-        (self.hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect(), self.texts)
+        (self.hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect(), self.strings)
     }
 }
 
@@ -163,7 +163,7 @@ impl Walk<'_> {
             let Value::Text(text) = value else { return Err(WalkError::NoText(value.type_name())) };
             let plain = cipher::decrypt(text, self.key, &self.joined_path())?;
             if let Some(covered) = &mut self.covered {
-                covered.texts.push(text.to_vec());
+                covered.strings.push(text.to_vec());
             }
             *value = plain;
         }
