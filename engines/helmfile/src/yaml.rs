@@ -4,7 +4,7 @@
 //!
 //! Here: documents, plain values, text. Elsewhere: values of known shape (`field.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,16 +21,18 @@ const DEPTH: usize = 200;
 /// How many nodes a stream may have, those that aliases repeat included.
 const NODES: usize = 2_000_000;
 
+/// How many bytes of text anchors and aliases may repeat.
+const REPEATED: usize = 64 << 20;
+
 /// The documents of a stream, each its root, without aliases and merge keys.
 pub(crate) fn documents(text: &[u8]) -> Result<Vec<Node>> {
     let read = v3::parse(text, &Limits::default()).map_err(|error| error.to_string())?;
-    let mut left = NODES;
+    let mut budget = Budget { nodes: NODES, repeated: REPEATED };
     let mut roots = Vec::new();
     for document in read {
         let Some(root) = document.content.first() else { continue };
-        let mut flat = Flat { anchors: BTreeMap::new(), left };
+        let mut flat = Flat { anchors: BTreeMap::new(), budget: &mut budget };
         roots.push(flat.node(root, 0)?);
-        left = flat.left;
     }
     Ok(roots)
 }
@@ -65,18 +67,48 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Copies nodes with what aliases and merge keys stand for.
-struct Flat {
-    anchors: BTreeMap<String, Node>,
-    left: usize,
+/// What a stream may still use up.
+struct Budget {
+    nodes: usize,
+    repeated: usize,
 }
 
-impl Flat {
+impl Budget {
+    fn take(&mut self, nodes: usize) -> Result<()> {
+        self.nodes = self
+            .nodes
+            .checked_sub(nodes)
+            .ok_or_else(|| Error::from(format!("the text has more than {NODES} values")))?;
+        Ok(())
+    }
+
+    /// Takes a node that is copied once more, with all that it contains.
+    fn repeat(&mut self, node: &Node) -> Result<()> {
+        let (mut nodes, mut bytes) = (0, 0);
+        node.walk().for_each(|(_, node)| {
+            nodes += 1;
+            bytes += node.value.len();
+        });
+        self.take(nodes)?;
+        self.repeated = self.repeated.checked_sub(bytes).ok_or_else(|| {
+            Error::from(format!("anchors and aliases repeat more than {REPEATED} bytes"))
+        })?;
+        Ok(())
+    }
+}
+
+/// Copies nodes with what aliases and merge keys stand for.
+struct Flat<'b> {
+    anchors: BTreeMap<String, Node>,
+    budget: &'b mut Budget,
+}
+
+impl Flat<'_> {
     fn node(&mut self, node: &Node, depth: usize) -> Result<Node> {
         if depth > DEPTH {
             return Err(format!("line {}: nested more than {DEPTH} deep", node.line).into());
         }
-        self.take(1)?;
+        self.budget.take(1)?;
         let mut copy = Node {
             kind: node.kind,
             style: node.style,
@@ -88,15 +120,15 @@ impl Flat {
         };
         match node.kind {
             Kind::Alias => {
-                let Some(target) = self.anchors.get(&node.value).cloned() else {
+                let Some(target) = self.anchors.get(&node.value) else {
                     return Err(format!(
                         "line {}: unknown anchor '{}' referenced",
                         node.line, node.value
                     )
                     .into());
                 };
-                self.take(target.walk().count())?;
-                return Ok(target);
+                self.budget.repeat(target)?;
+                return Ok(target.clone());
             }
             Kind::Mapping => copy.content = self.mapping(node, depth)?.into(),
             Kind::Scalar => {}
@@ -108,6 +140,7 @@ impl Flat {
         }
         let anchor = node.notes.get(Note::Anchor);
         if !anchor.is_empty() {
+            self.budget.repeat(&copy)?;
             self.anchors.insert(anchor.to_owned(), copy.clone());
         }
         Ok(copy)
@@ -115,6 +148,7 @@ impl Flat {
 
     fn mapping(&mut self, node: &Node, depth: usize) -> Result<Vec<Node>> {
         let mut entries: Vec<(Node, Node)> = Vec::new();
+        let mut lines: BTreeMap<(String, String), u32> = BTreeMap::new();
         let mut merged: Vec<Node> = Vec::new();
         for (key, item) in node.entries() {
             let item = self.node(item, depth + 1)?;
@@ -123,19 +157,23 @@ impl Flat {
                 continue;
             }
             let key = self.node(key, depth + 1)?;
-            let is_known =
-                |(known, _): &&(Node, Node)| known.value == key.value && known.tag == key.tag;
-            if key.kind == Kind::Scalar
-                && let Some((known, _)) = entries.iter().find(is_known)
-            {
-                return Err(format!(
-                    "yaml: line {}: mapping key {:?} already defined at line {}",
-                    key.line, key.value, known.line
-                )
-                .into());
+            if key.kind == Kind::Scalar {
+                let named = (key.value.clone(), key.tag.to_string());
+                if let Some(line) = lines.insert(named, key.line) {
+                    return Err(format!(
+                        "yaml: line {}: mapping key {:?} already defined at line {line}",
+                        key.line, key.value
+                    )
+                    .into());
+                }
             }
             entries.push((key, item));
         }
+        if merged.is_empty() {
+            return Ok(entries.into_iter().flat_map(<[Node; 2]>::from).collect());
+        }
+        let mut known: BTreeSet<String> =
+            entries.iter().map(|(key, _)| key.value.clone()).collect();
         for source in merged {
             let sources: Vec<Node> = match source.kind {
                 Kind::Sequence => source.content.iter().cloned().collect(),
@@ -148,21 +186,13 @@ impl Flat {
                     );
                 }
                 for (key, item) in source.entries() {
-                    if !entries.iter().any(|(known, _)| known.value == key.value) {
+                    if known.insert(key.value.clone()) {
                         entries.push((key.clone(), item.clone()));
                     }
                 }
             }
         }
         Ok(entries.into_iter().flat_map(<[Node; 2]>::from).collect())
-    }
-
-    fn take(&mut self, nodes: usize) -> Result<()> {
-        self.left = self
-            .left
-            .checked_sub(nodes)
-            .ok_or_else(|| Error::from(format!("the text has more than {NODES} values")))?;
-        Ok(())
     }
 }
 
@@ -306,4 +336,37 @@ pub(crate) fn write(out: &Out) -> Result<String> {
 /// The text that helmfile writes for a plain value.
 pub(crate) fn write_plain(value: &Value) -> Result<String> {
     v3::encode(&Seen::Plain(value), &LAYOUT).map_err(|error| error.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_aliases_and_anchors_repeat_is_bounded_in_bytes() {
+        let text = |count: usize| {
+            format!("a: &a {:?}\nb: [{}]\n", "x".repeat(1 << 20), vec!["*a"; count].join(", "))
+        };
+        assert_eq!(read(text(10).as_bytes()).unwrap()["b"].as_array().unwrap().len(), 10);
+        let why = read(text(20_000).as_bytes()).unwrap_err().to_string();
+        assert!(why.contains("repeat more than"), "{why}");
+        let mut nested = "y".repeat(1 << 20);
+        for level in 0..100 {
+            nested = format!("&n{level} [{nested}]");
+        }
+        let why = read(nested.as_bytes()).unwrap_err().to_string();
+        assert!(why.contains("repeat more than"), "{why}");
+    }
+
+    #[test]
+    fn a_map_of_many_keys_is_read_in_passing_and_a_second_key_is_named() {
+        let mut text: String = (0..300_000).map(|at| format!("k{at}: {at}\n")).collect();
+        assert_eq!(read_map(text.as_bytes()).unwrap().len(), 300_000);
+        text.push_str("k7: again\n");
+        let why = read(text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(why, "yaml: line 300001: mapping key \"k7\" already defined at line 8");
+        let merged = b"a: &a {x: 1, y: 2}\nb: {<<: [*a, {y: 3, z: 4}], x: 0}\n";
+        let merged = read(merged).unwrap()["b"].to_string();
+        assert_eq!(merged, r#"{"x":0,"y":2,"z":4}"#);
+    }
 }
