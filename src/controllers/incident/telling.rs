@@ -225,7 +225,9 @@ impl Teller {
             let Some(incident) = book.get(namespace, name, uid) else { continue };
             let status = incident.status.clone().unwrap_or_default();
             if is_late(&status, &outcome) {
-                self.late.push(outcome.step);
+                let Outcome { mut step, message, .. } = outcome;
+                step.mark.thread = message.or(step.mark.thread);
+                self.late.push(step);
                 continue;
             }
             let now = jiff::Timestamp::now();

@@ -9,8 +9,8 @@ use aws_lc_rs::digest;
 use serde_json::json;
 
 use super::{judge, message, post_judged, request_uri, said};
-use crate::event::Event;
-use crate::http::Flow;
+use crate::event::{Event, Incident};
+use crate::http::{Flow, Response};
 use crate::options::Options;
 
 pub(super) fn flow(mut options: Options, event: Event) -> Flow {
@@ -19,8 +19,11 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
         return Flow::refused(format!("invalid Matrix homeserver URL {address}: '{error}'"));
     }
     let id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &event.to_json());
+    let thread = event.incident.as_ref().and_then(|it| it.thread.clone());
+    // One beside the thread is another message.
+    let suffix = if thread.is_some() { "-reply" } else { "" };
     let url = format!(
-        "{}/_matrix/client/r0/rooms/{}/send/m.room.message/{}",
+        "{}/_matrix/client/r0/rooms/{}/send/m.room.message/{}{suffix}",
         options.url,
         options.channel,
         hex::encode(id)
@@ -32,15 +35,30 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
     }
     options.proxy.clear();
     let mut payload = json!({"body": text, "msgtype": "m.text"});
-    if let Some(thread) = event.incident.and_then(|it| it.thread) {
+    if let Some(thread) = &thread {
         // Clients without threads show a reply.
         payload["m.relates_to"] = json!({"rel_type": "m.thread", "event_id": thread,
             "is_falling_back": true, "m.in_reply_to": {"event_id": thread}});
     }
     let mut request = message(&options, &url, &payload).bearer(&options.token);
     request.method = "PUT";
-    post_judged(request, judge, |result| match result {
+    let judge = if thread.is_some() { judge_reply } else { judge };
+    post_judged(request, judge, move |result| match result {
+        Ok(answer) if is_rejected(&answer) => {
+            let incident = event.incident.clone().map(|it| Incident { thread: None, ..it });
+            flow(options, Event { incident, ..event })
+        }
         Ok(answer) => Flow::posted(said(&answer, "event_id").as_deref()),
         Err(error) => Flow::failed(format!("postMessage failed: {error}")),
     })
+}
+
+/// Whether the server rejects a message for what it says: one in a thread may be to a message of another room, or to one that
+/// is gone. Then it is posted beside it.
+fn is_rejected(answer: &Response) -> bool {
+    answer.status == 400
+}
+
+fn judge_reply(answer: &Response) -> Result<(), String> {
+    if is_rejected(answer) { Ok(()) } else { judge(answer) }
 }

@@ -54,6 +54,12 @@ fn incident(is_open: bool) -> Event {
 
 /// The delivery of an event about an incident to a service with threads, the body of its only request, and the answer.
 fn posted(kind: &str, event: &Event, answers: &[Value]) -> (Vec<Value>, Option<String>) {
+    let answers: Vec<_> = answers.iter().map(|body| (200, body)).collect();
+    posted_to(kind, event, &answers)
+}
+
+/// The same with statuses.
+fn posted_to(kind: &str, event: &Event, answers: &[(u16, &Value)]) -> (Vec<Value>, Option<String>) {
     let address = match kind {
         "slack" => "https://slack.com/api/chat.postMessage",
         _ => "https://matrix.example",
@@ -68,10 +74,10 @@ fn posted(kind: &str, event: &Event, answers: &[Value]) -> (Vec<Value>, Option<S
     let mut delivery = delivery(event, &provider, &Alert::default(), NOW, &secret);
     let mut step = delivery.start();
     let mut bodies = Vec::new();
-    for body in answers {
+    for (status, body) in answers {
         let (_, request) = sent(step);
         bodies.push(serde_json::from_slice(&request.body).unwrap());
-        step = delivery.answer(answer(200, &[], &body.to_string()));
+        step = delivery.answer(answer(*status, &[], &body.to_string()));
     }
     assert!(matches!(step, Step::Done), "{step:?}");
     (bodies, delivery.message().map(str::to_owned))
@@ -113,13 +119,19 @@ fn matrix_is_sent_what_follows_in_the_thread_of_the_opening() {
     let accepted = json!({"event_id": "$opened"});
     let (opened, thread) = posted("matrix", &incident(true), std::slice::from_ref(&accepted));
     assert_eq!((opened[0].get("m.relates_to"), thread.as_deref()), (None, Some("$opened")));
-    let (resolved, _) = posted("matrix", &in_thread(false, "$opened"), &[accepted]);
+    let (resolved, _) =
+        posted("matrix", &in_thread(false, "$opened"), std::slice::from_ref(&accepted));
     let relation = &resolved[0]["m.relates_to"];
     assert_eq!(
         (&relation["rel_type"], &relation["event_id"]),
         (&json!("m.thread"), &json!("$opened"))
     );
     assert_eq!(relation["m.in_reply_to"]["event_id"], "$opened");
+    // The room is another one by now.
+    let rejected = json!({"errcode": "M_UNKNOWN", "error": "Relations must be in the same room"});
+    let answers = [(400, &rejected), (200, &accepted)];
+    let (both, _) = posted_to("matrix", &in_thread(false, "$opened"), &answers);
+    assert_eq!((both.len(), both[1].get("m.relates_to")), (2, None));
 }
 
 #[test]
