@@ -262,7 +262,12 @@ impl Spool {
         if let Some(kept) = self.state().entries.get(&number)?.kept.clone() {
             return Some(kept);
         }
-        match read(&self.path(number)) {
+        let found = read(&self.path(number));
+        // If it made room meanwhile, its file may be another's by now.
+        if !self.state().entries.contains_key(&number) {
+            return None;
+        }
+        match found {
             Ok((notification, _)) => Some(Arc::new(notification)),
             Err(error) => {
                 tracing::error!(error = %error, "failed to read a notification, which is lost");
