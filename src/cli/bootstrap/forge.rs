@@ -68,6 +68,9 @@ pub(super) struct Hosted {
     /// Host of the service, if it is not the public one
     #[arg(long, value_name = "HOST")]
     hostname: Option<String>,
+    /// Host and port of the service for ssh://, if they are not those of https://
+    #[arg(long, value_name = "HOST[:PORT]")]
+    ssh_hostname: Option<String>,
     /// The owner is the user of the token, and no organization
     #[arg(long)]
     personal: bool,
@@ -115,6 +118,8 @@ pub(super) struct Forge {
     service: Service,
     /// The service, `https://HOST/`.
     host: Url,
+    /// The same for keys, `ssh://git@HOST/`.
+    ssh: Url,
     owner: String,
     repository: String,
     is_personal: bool,
@@ -144,6 +149,14 @@ impl Forge {
             .ok()
             .filter(|it| it.path() == "/" && it.username().is_empty() && it.query().is_none())
             .with_context(|| format!("--hostname {host} is not the name of a host"))?;
+        // A port of https:// is none of ssh://.
+        let ssh = args.ssh_hostname.as_deref().or(host.host_str()).unwrap_or_default();
+        let ssh = Url::parse(&format!("ssh://git@{ssh}/"))
+            .ok()
+            .filter(|it| it.path() == "/" && it.username() == "git" && it.password().is_none())
+            .filter(|it| it.query().is_none() && it.fragment().is_none())
+            .filter(|it| it.host_str().is_some_and(|host| !host.starts_with('-')))
+            .with_context(|| format!("--ssh-hostname {ssh} is not the name of a host"))?;
         let is_name = |text: &str, slashes: bool| {
             let is_part = |part: &str| {
                 !part.is_empty()
@@ -168,6 +181,7 @@ impl Forge {
         Ok(Self {
             service,
             host,
+            ssh,
             owner: args.owner.clone(),
             repository: name.to_owned(),
             is_personal: args.personal,
@@ -191,8 +205,7 @@ impl Forge {
     /// # Errors
     /// The names make no URL.
     pub(super) fn ssh_url(&self) -> anyhow::Result<Url> {
-        let host = self.host.host_str().unwrap_or_default();
-        Ok(Url::parse(&format!("ssh://git@{host}/{}/{}.git", self.owner, self.repository))?)
+        Ok(self.ssh.join(&format!("{}/{}.git", self.owner, self.repository))?)
     }
 
     /// What pushes.

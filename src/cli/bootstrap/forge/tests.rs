@@ -56,6 +56,7 @@ impl Double {
 fn forge(service: Service, host: Url) -> Forge {
     Forge {
         service,
+        ssh: Url::parse(&format!("ssh://git@{}/", host.host_str().unwrap())).unwrap(),
         host,
         owner: "acme".to_owned(),
         repository: "fleet".to_owned(),
@@ -126,18 +127,23 @@ async fn a_repository_that_exists_is_left_as_it_is_and_a_refusal_says_what_to_do
     assert!(error.to_string().contains("127.0.0.1:1/api/v1/repos/acme/fleet cannot be reached"));
 }
 
+#[derive(clap::Parser)]
+struct Flags {
+    #[command(flatten)]
+    hosted: Hosted,
+}
+
+/// What more flags make of acme/fleet.
+fn given(service: Service, more: &[&str]) -> Result<Forge, String> {
+    let flags = ["x", "--owner=acme", "--repository=fleet", "--token=t"];
+    let flags = <Flags as clap::Parser>::try_parse_from(flags.iter().chain(more)).unwrap();
+    Forge::new(service, &flags.hosted).map_err(|error| error.to_string())
+}
+
 #[test]
 fn internal_repositories_are_for_gitlab() {
-    #[derive(clap::Parser)]
-    struct Flags {
-        #[command(flatten)]
-        hosted: Hosted,
-    }
-    let made = |service, visibility: &str| {
-        let given = ["x", "--owner=acme", "--repository=fleet", "--token=t", "--visibility"];
-        let flags = <Flags as clap::Parser>::try_parse_from(given.into_iter().chain([visibility]));
-        Forge::new(service, &flags.unwrap().hosted).map(|_| ()).map_err(|error| error.to_string())
-    };
+    let made =
+        |service, visibility: &str| given(service, &["--visibility", visibility]).map(|_| ());
     for service in [Service::GitHub, Service::Gitea] {
         assert!(made(service, "internal").unwrap_err().contains("is for GitLab"));
         assert_eq!(made(service, "public"), Ok(()));
@@ -151,4 +157,21 @@ fn urls_are_those_of_the_host() {
     assert_eq!(forge.api(), "https://api.github.com/");
     assert_eq!(forge.url().unwrap().as_str(), "https://github.com/acme/fleet.git");
     assert_eq!(forge.ssh_url().unwrap().as_str(), "ssh://git@github.com/acme/fleet.git");
+}
+
+#[test]
+fn keys_may_have_a_host_and_a_port_of_their_own() {
+    let ssh_url = |more: &[&str]| {
+        given(Service::Gitea, more).map(|forge| forge.ssh_url().unwrap().to_string())
+    };
+    let host = "--hostname=git.acme.example:3000";
+    assert_eq!(ssh_url(&[host]).unwrap(), "ssh://git@git.acme.example/acme/fleet.git");
+    assert_eq!(
+        ssh_url(&[host, "--ssh-hostname=ssh.acme.example:2222"]).unwrap(),
+        "ssh://git@ssh.acme.example:2222/acme/fleet.git"
+    );
+    for wrong in ["", "a/b", "me@a", "a:b", "a?b", "-oProxyCommand=x"] {
+        let told = ssh_url(&[host, &format!("--ssh-hostname={wrong}")]).unwrap_err();
+        assert!(told.contains("is not the name of a host"), "{wrong}: {told}");
+    }
 }
