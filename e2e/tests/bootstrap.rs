@@ -136,7 +136,10 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     let found = story.expect(&deployment(namespace)).await?;
     ensure!(found.metadata.annotations.is_some_and(|it| it["team"] == "a"), "the patch was lost");
     // What was applied from the other repository goes.
-    story.await_gone(&Target::config_map("beside"), SOON).await
+    story.await_gone(&Target::config_map("beside"), SOON).await?;
+    let source = story.expect(&Target::git_repository("flux-system")).await?;
+    ensure!(source.data["spec"]["url"] == url.as_str(), "{}", source.data["spec"]);
+    Ok(())
 }
 
 /// What is in the way is told, and nothing is written.

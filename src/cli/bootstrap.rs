@@ -4,11 +4,12 @@
 //! Layout and objects are those of `flux bootstrap`, so that its repositories are taken as they are. Nothing is written to
 //! the cluster before the repository has all of it; run again, it changes what differs and nothing else.
 //! Below: the files ([`layout`]), the user's `git` ([`repository`]), who may read the repository ([`credentials`]), services
-//! that host repositories ([`forge`]).
+//! that host repositories ([`forge`]), clusters that followed another repository before ([`moving`]).
 
 mod credentials;
 mod forge;
 mod layout;
+mod moving;
 mod repository;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use url::Url;
 use self::credentials::{Credentials, Given};
 use self::forge::{Forge, Hosted, Service};
 use self::layout::Layout;
+use self::moving::Moving;
 use self::repository::Repository;
 use super::connection::{Connection, Mark, block_on, print, say};
 use super::install::manifests::Manifests;
@@ -171,7 +173,7 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
         (Some(key), None) if asks => await_access(key, &args.url)?,
         _ => {}
     }
-    install_from(&cluster, args, &access, objects, deadline).await?;
+    install_from(&cluster, args, &access, (objects, &commit), deadline).await?;
     await_commit(&cluster, namespace, &commit, deadline).await?;
     say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
     Ok(())
@@ -232,21 +234,39 @@ async fn install_from(
     cluster: &Cluster,
     args: &Git,
     access: &Credentials,
-    objects: Vec<Object>,
+    (objects, commit): (Vec<Object>, &str),
     deadline: Instant,
 ) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
     say(Mark::Action, &format!("installing windlass in namespace {namespace}"));
     let (sync, components): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|it| layout::is_sync(it, namespace));
+    let moving = Moving::begin(cluster, namespace, &sync).await?;
+    let written = install_components(cluster, args, access, components, deadline).await;
+    match moving {
+        Some(moving) => moving.end(written, commit, deadline).await?,
+        None => written?,
+    }
+    install::apply(cluster, sync, deadline).await
+}
+
+/// Applies windlass itself, and the Secret with which it reads the repository.
+async fn install_components(
+    cluster: &Cluster,
+    args: &Git,
+    access: &Credentials,
+    components: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
     install::apply(cluster, components, deadline).await?;
+    let namespace = &args.connection.namespace;
     if let Some(secret) = access.secret(namespace, &args.given.secret_name)? {
         let resource = cluster.resource(&secret.gvk()).await?;
         let mode = crate::cluster::objects::Mode::Write;
         cluster.apply_checked(&resource, &secret, MANAGER, mode, true).await?;
         say(Mark::Success, &format!("{} written", install::name(&secret)));
     }
-    install::apply(cluster, sync, deadline).await
+    Ok(())
 }
 
 /// Waits until windlass itself has applied a commit.
