@@ -12,6 +12,7 @@ pub mod aws_identity;
 pub mod azurite;
 pub mod charts;
 pub mod gcs;
+pub mod gitea;
 pub mod kms;
 mod log;
 pub mod nats;

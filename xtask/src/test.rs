@@ -11,9 +11,10 @@ use crate::progress::{self, step};
 use crate::{compare, crash, fuzz, rights, root, setup, soak};
 
 /// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 24] = [
+const STORIES: [&str; 25] = [
     "bed",
     "bootstrap",
+    "bootstrap_at_gitea",
     "bucket",
     "charts",
     "cli",
@@ -41,8 +42,9 @@ const STORIES: [&str; 24] = [
 /// What to leave out, and what to run beyond what CI runs.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Also what takes more than two minutes or builds a further Go program: stories with the stock `flux`, with Helm 3
-    /// and with Flux's controllers, and four times as many cuts of the crash law
+    /// Also what takes more than two minutes or builds a further Go program: stories with the stock `flux`, with Helm 3,
+    /// with Flux's controllers, with Gitea, with what sops, cosign and Notation encrypt and sign for them, and four times
+    /// as many cuts of the crash law
     #[arg(long, conflicts_with = "no_cluster")]
     thorough: bool,
     /// Leave out the stories on a control plane

@@ -20,7 +20,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    pub(super) fn create(root: &Path, work: &Path, name: &str) -> Result<Self> {
+    pub(crate) fn create(root: &Path, work: &Path, name: &str) -> Result<Self> {
         let bare = root.join(format!("{name}.git"));
         let work = work.join(name);
         ensure!(!bare.exists(), "there is a repository `{name}` already");

@@ -1,5 +1,5 @@
 //! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
-//! their documents demand. In the folder: doubles of chats and Git services (`doubles`).
+//! their documents demand. In the folder: doubles of chats and Git services (`doubles`), a real Gitea (`gitea`).
 //!
 //! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance notify`).
 
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 mod doubles;
+mod gitea;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
@@ -52,6 +53,8 @@ async fn provider(story: &Story, spec: Value, keys: &[(&str, &str)]) -> Result<(
 /// Applies a ConfigMap by a Kustomization, so that there is an event.
 async fn reconciled(story: &Story) -> Result<Upstream<'_>> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    // Without an artifact the first event would be that it is missing.
+    story.await_ready(&Target::git_repository("app")).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&Target::kustomization("app")).await?;
     Ok(upstream)

@@ -1,0 +1,166 @@
+//! `windlass bootstrap gitea` at a real Gitea: it creates the repository, registers the key, and changes nothing when it is run
+//! again.
+//!
+//! A test binary of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: any other Git server
+//! (`bootstrap.rs`), notifications to Gitea (`services/gitea.rs`).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use e2e::authority::Authority;
+use e2e::harness::flux::{SOON, revision};
+use e2e::harness::installed::deployment;
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target};
+use e2e::servers::gitea::{Gitea, USER};
+use e2e::tls_front::TlsFront;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// A Gitea behind TLS, which the command insists on.
+struct Scene {
+    story: Story,
+    gitea: Gitea,
+    hostname: String,
+    ssh_hostname: String,
+    ca: tempfile::NamedTempFile,
+    _front: TlsFront,
+}
+
+impl Scene {
+    async fn begin() -> Result<Self> {
+        let story = Story::begin("bootstrap-gitea").await?;
+        let gitea = Gitea::start().await?;
+        let authority = Authority::generate()?;
+        let front = TlsFront::start(gitea.address(), &authority, false).await?;
+        let ca = tempfile::NamedTempFile::new()?;
+        std::fs::write(ca.path(), authority.certificate())?;
+        let hostname = format!("--hostname={}", front.address());
+        let ssh_hostname = format!("--ssh-hostname={}", gitea.ssh_address());
+        Ok(Self { story, gitea, hostname, ssh_hostname, ca, _front: front })
+    }
+
+    /// `windlass bootstrap gitea` for a repository `fleet`.
+    fn bootstrap(&self, token: &str, more: &[&str], is_success: bool) -> Result<String> {
+        let token_flag = format!("--token={token}");
+        let ca = format!("--ca-file={}", self.ca.path().display());
+        let fixed = ["bootstrap", "gitea", "-n", &self.story.namespace, "--repository=fleet"];
+        let server = [&*self.hostname, &self.ssh_hostname, &ca, &token_flag];
+        let arguments = [&fixed[..], &server[..], &["--path=clusters/one"], more].concat();
+        // The process that is bootstrapped runs in this one's place, and needs a thread.
+        let text =
+            tokio::task::block_in_place(|| self.story.windlass_says(&arguments, is_success))?;
+        ensure!(!text.contains(token), "the output has the token: {text}");
+        Ok(text)
+    }
+
+    /// The newest commit of the branch `main`.
+    async fn head(&self, owner: &str) -> Result<String> {
+        let branch = self.gitea.get(&format!("repos/{owner}/fleet/branches/main")).await?;
+        branch["commit"]["id"].as_str().map(str::to_owned).context("main has no commit")
+    }
+
+    /// The ids of the deploy keys, and whether each may only read.
+    async fn keys(&self, owner: &str) -> Result<Vec<(u64, bool)>> {
+        let keys = self.gitea.get(&format!("repos/{owner}/fleet/keys")).await?;
+        let keys = keys.as_array().context("Gitea answered with no list")?;
+        let key = |it: &Value| Some((it["id"].as_u64()?, it["read_only"].as_bool()?));
+        keys.iter().map(key).collect::<Option<_>>().context("a key has no id")
+    }
+
+    /// Commits a ConfigMap beside the manifests of windlass, and waits until it is applied.
+    async fn follows(&self, owner: &str, name: &str) -> Result<String> {
+        let namespace = &self.story.namespace;
+        let map = config_map(name, "1")
+            .replace("metadata: {", &format!("metadata: {{namespace: {namespace}, "));
+        let body = json!({"content": STANDARD.encode(map), "message": "a map", "branch": "main"});
+        let path = format!("repos/{owner}/fleet/contents/clusters/one/{name}.yaml");
+        self.gitea.ask(Method::POST, &path, body).await?;
+        let commit = self.head(owner).await?;
+        self.story.request(&Target::git_repository("flux-system")).await?;
+        self.story.await_applied("flux-system", &revision(&commit)).await?;
+        self.story.await_value(name, "1").await?;
+        Ok(commit)
+    }
+
+    async fn spec_of_source(&self) -> Result<Value> {
+        let source = self.story.expect(&Target::git_repository("flux-system")).await?;
+        Ok(source.data["spec"].clone())
+    }
+}
+
+/// The repository of a user, which the cluster reads with a key.
+async fn with_a_key(scene: &Scene) -> Result<()> {
+    let (story, gitea) = (&scene.story, &scene.gitea);
+    let owner = format!("--owner={USER}");
+    let flags = [&*owner, "--personal"];
+    let wrong = scene.bootstrap("wr0ng-token", &flags, false)?;
+    ensure!(wrong.contains(&format!("cannot read repository {USER}/fleet on Gitea")), "{wrong}");
+    ensure!(wrong.contains("401") && wrong.contains("invalid username, password or token"));
+
+    let token = gitea.token("bootstrap").await?;
+    let text = scene.bootstrap(&token, &flags, true)?;
+    ensure!(text.contains(&format!("repository {USER}/fleet created")), "{text}");
+    ensure!(text.contains("deploy key `") && text.contains("may read the repository"), "{text}");
+    let repository = gitea.get(&format!("repos/{USER}/fleet")).await?;
+    ensure!(repository["private"] == true, "{repository}");
+    let keys = scene.keys(USER).await?;
+    ensure!(matches!(keys[..], [(_, true)]), "{keys:?}");
+    let url = format!("ssh://git@{}/{USER}/fleet.git", gitea.ssh_address());
+    let spec = scene.spec_of_source().await?;
+    ensure!(spec["url"] == url, "{spec}");
+    let commit = scene.follows(USER, "by-key").await?;
+
+    let before = story.expect(&deployment(&story.namespace)).await?;
+    let text = scene.bootstrap(&token, &flags, true)?;
+    ensure!(text.contains("the repository is up to date"), "{text}");
+    ensure!(!text.contains("created") && !text.contains("deploy key"), "{text}");
+    ensure!(!text.contains("Secret/") && !text.contains("configured"), "{text}");
+    ensure!(scene.head(USER).await? == commit, "it was committed to");
+    ensure!(scene.keys(USER).await? == keys, "the keys changed");
+    let after = story.expect(&deployment(&story.namespace)).await?;
+    ensure!(before.metadata.generation == after.metadata.generation, "it was changed");
+    Ok(())
+}
+
+/// The repository of an organization, which the cluster reads with the token.
+async fn with_the_token(scene: &Scene) -> Result<()> {
+    let gitea = &scene.gitea;
+    let token = gitea.token("organization").await?;
+    let flags = ["--owner=acme", "--token-auth"];
+    let text = scene.bootstrap(&token, &flags, false)?;
+    ensure!(text.contains("Gitea rejected creating repository acme/fleet: 404"), "{text}");
+    gitea.ask(Method::POST, "orgs", json!({"username": "acme"})).await?;
+    let text = scene.bootstrap(&token, &flags, true)?;
+    ensure!(text.contains("repository acme/fleet created"), "{text}");
+    ensure!(!text.contains("deploy key"), "{text}");
+    let keys = scene.keys("acme").await?;
+    ensure!(keys.is_empty(), "{keys:?}");
+    ensure!(text.contains("suspended") && text.contains("resumed"), "{text}");
+    let spec = scene.spec_of_source().await?;
+    ensure!(spec["url"].as_str().is_some_and(|it| it.starts_with("https://")), "{spec}");
+    // The former commit names the former repository: nothing restores that.
+    let source = Target::git_repository("flux-system");
+    let before = scene.story.expect(&source).await?.metadata.generation;
+    scene.follows("acme", "by-token").await?;
+    scene.story.await_gone(&Target::config_map("by-key"), SOON).await?;
+    let after = scene.story.expect(&source).await?.metadata.generation;
+    ensure!(before == after, "the source was changed again");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
+async fn a_cluster_is_bootstrapped_from_repositories_that_are_created_at_gitea() -> Result<()> {
+    let scene = Scene::begin().await?;
+    let namespace = &scene.story.namespace;
+    // Pods have no processes here: one with the token of the installation stands in for them.
+    scene.story.windlass_says(&["install", "-n", namespace], true)?;
+    let mut windlass = scene.story.installed(namespace).await?;
+    with_a_key(&scene).await?;
+    with_the_token(&scene).await?;
+    windlass.operator.stop(Duration::from_secs(10))?;
+    Ok(())
+}

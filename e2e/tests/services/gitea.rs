@@ -1,0 +1,203 @@
+//! A real Gitea: it has statuses of commits and comments on pull requests, and its webhooks trigger reconciliations.
+//!
+//! Elsewhere: a double of it that every run has (`doubles`), its place in `windlass bootstrap` (`bootstrap_at_gitea.rs`).
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{REQUESTED_AT, SOON, revision};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, Target, Windlass};
+use e2e::servers::gitea::{Gitea, Hosted, USER};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{await_given_up, provider};
+
+const RECEIVER: &str = "notification.toolkit.fluxcd.io/v1";
+
+/// A list that the API answers with.
+async fn list(gitea: &Gitea, path: &str) -> Result<Vec<Value>> {
+    gitea.get(path).await?.as_array().cloned().with_context(|| format!("{path} is no list"))
+}
+
+/// Has windlass fetch what was pushed.
+async fn fetched(story: &Story) -> Result<()> {
+    story.request(&Target::git_repository("app")).await.map(drop)
+}
+
+/// Follows the branch `main`.
+async fn follow(story: &Story, hosted: &Hosted) -> Result<()> {
+    story.git_repository("app", &format!("{}.git", hosted.url), json!({})).await?;
+    story.kustomization("app", "app", json!({})).await
+}
+
+/// Waits until a commit has exactly one status, and checks what it says.
+async fn await_status(
+    story: &Story,
+    gitea: &Gitea,
+    (hosted, commit): (&Hosted, &str),
+    (state, description): (&str, &str),
+) -> Result<()> {
+    let path = format!("{}/commits/{commit}/statuses", hosted.path);
+    let what = format!("the status {state} of {commit}");
+    let statuses = story
+        .await_until(&what, SOON, async || {
+            Ok(Some(list(gitea, &path).await?).filter(|it| !it.is_empty()))
+        })
+        .await?;
+    let [status] = &statuses[..] else { anyhow::bail!("{statuses:?}") };
+    ensure!(status["status"] == state && status["description"] == description, "{status}");
+    let context = status["context"].as_str().unwrap_or_default();
+    ensure!(context.starts_with("kustomization/app/"), "{status}");
+    ensure!(status["creator"]["login"] == USER, "{status}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
+async fn gitea_has_the_status_of_each_commit_and_a_revoked_token_is_reported() -> Result<()> {
+    let story = Story::begin("gitea").await?;
+    let gitea = Gitea::start().await?;
+    let hosted = gitea.repository("app").await?;
+    let token = gitea.token("first").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let spec = json!({"type": "gitea", "address": hosted.url});
+    provider(&story, spec.clone(), &[("token", &token)]).await?;
+    let good = hosted.push(&[("map.yaml", config_map("map", "1"))])?;
+    follow(&story, &hosted).await?;
+    story.await_applied("app", &revision(&good)).await?;
+    let success = ("success", "reconciliation succeeded");
+    await_status(&story, &gitea, (&hosted, &good), success).await?;
+
+    // The same once more: there is no second status.
+    story.request(&Target::kustomization("app")).await?;
+    let bad = hosted.push(&[("map.yaml", "kind: [".to_owned())])?;
+    fetched(&story).await?;
+    await_status(&story, &gitea, (&hosted, &bad), ("failure", "build failed")).await?;
+    await_status(&story, &gitea, (&hosted, &good), success).await?;
+
+    gitea.revoke("first").await?;
+    let unseen = hosted.push(&[("map.yaml", config_map("map", "2"))])?;
+    fetched(&story).await?;
+    let why = "failed creating Gitea client: invalid username, password or token";
+    await_given_up(&story, why, &token).await?;
+    story.await_event("Provider", "service", "DeliveryFailed").await?;
+    let events = story.events("Provider", "service").await?.join("\n");
+    ensure!(events.contains(why) && !events.contains(&token), "{events}");
+
+    provider(&story, spec, &[("token", &gitea.token("second").await?)]).await?;
+    let healed = hosted.push(&[("map.yaml", config_map("map", "3"))])?;
+    fetched(&story).await?;
+    await_status(&story, &gitea, (&hosted, &healed), success).await?;
+    let none = list(&gitea, &format!("{}/commits/{unseen}/statuses", hosted.path)).await?;
+    ensure!(none.is_empty(), "{none:?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
+async fn a_pull_request_at_gitea_has_one_comment_which_later_events_edit() -> Result<()> {
+    let story = Story::begin("gitea-comment").await?;
+    let gitea = Gitea::start().await?;
+    let hosted = gitea.repository("app").await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    hosted.push(&[("README.md", "the app".to_owned())])?;
+    hosted.local.branch("change")?;
+    let first = hosted.push(&[("map.yaml", config_map("map", "1"))])?;
+    let request = json!({"head": "change", "base": "main", "title": "a map"});
+    let request = gitea.ask(Method::POST, &format!("{}/pulls", hosted.path), request).await?;
+    let number = request["number"].to_string();
+    let spec = json!({"type": "giteapullrequestcomment", "address": hosted.url});
+    provider(&story, spec, &[("token", &gitea.token("comments").await?)]).await?;
+    let branch = json!({"ref": {"branch": "change"}});
+    story.git_repository("app", &format!("{}.git", hosted.url), branch).await?;
+    story.kustomization("app", "app", json!({"suspend": true})).await?;
+    // What a ResourceSet says about the pull request of which it makes a preview.
+    let annotations = json!({"event.toolkit.fluxcd.io/change_request": number});
+    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
+    story.merge(&Target::kustomization("app"), patch).await?;
+
+    let path = format!("{}/issues/{number}/comments", hosted.path);
+    let comment = async |commit: &str, change: &str| {
+        let what = format!("a comment about {commit}");
+        let comments = story.await_until(&what, SOON, async || {
+            let comments = list(&gitea, &path).await?;
+            let is_about = |it: &Value| it["body"].as_str().is_some_and(|it| it.contains(commit));
+            Ok(comments.iter().any(is_about).then_some(comments))
+        });
+        let comments = comments.await?;
+        let [comment] = &comments[..] else { anyhow::bail!("{comments:?}") };
+        let change = format!("ConfigMap/{}/map {change}", story.namespace);
+        let body = comment["body"].as_str().unwrap_or_default();
+        ensure!(body.contains(&change) && comment["user"]["login"] == USER, "{comment}");
+        comment["id"].as_i64().context("a comment has no id")
+    };
+    let id = comment(&first, "created").await?;
+    let second = hosted.push(&[("map.yaml", config_map("map", "2"))])?;
+    fetched(&story).await?;
+    ensure!(comment(&second, "configured").await? == id, "there is another comment");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
+#[expect(clippy::print_stderr, reason = "how long a push takes depends on the machine")]
+async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_not() -> Result<()>
+{
+    let story = Story::begin("gitea-hook").await?;
+    let gitea = Gitea::start().await?;
+    let hosted = gitea.repository("app").await?;
+    let windlass = Windlass::start_for(&story, &[]).await?;
+    let first = hosted.push(&[("map.yaml", config_map("map", "1"))])?;
+    follow(&story, &hosted).await?;
+    story.await_applied("app", &revision(&first)).await?;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
+        "stringData": {"token": "secret-token"}});
+    story.apply_value(secret).await?;
+    // Gitea signs as GitHub does, and names its events so, too.
+    let receiver = json!({"apiVersion": RECEIVER, "kind": "Receiver", "metadata": {"name": "hook"},
+        "spec": {"type": "github", "events": ["push"], "secretRef": {"name": "token"},
+            "resources": [{"kind": "GitRepository", "name": "app"}]}});
+    story.apply_value(receiver).await?;
+    let ready = story.await_ready(&Target::new(RECEIVER, "Receiver", "hook")).await?;
+    let path = ready.data["status"]["webhookPath"].as_str().context("no path")?;
+    let url = format!("{}{path}", windlass.webhooks());
+    let hooks = format!("{}/hooks", hosted.path);
+    let create = async |secret: &str| {
+        let config = json!({"url": url, "content_type": "json", "secret": secret});
+        let hook = json!({"type": "gitea", "active": true, "events": ["push"], "config": config});
+        gitea.ask(Method::POST, &hooks, hook).await
+    };
+
+    let hook = create("secret-token").await?;
+    let begun = Instant::now();
+    let second = hosted.push(&[("map.yaml", config_map("map", "2"))])?;
+    let pushed = begun.elapsed();
+    story.await_applied("app", &revision(&second)).await?;
+    eprintln!("gitea: `git push` took {pushed:?}, and was applied after {:?}", begun.elapsed());
+    story.await_value("map", "2").await?;
+
+    gitea.ask(Method::DELETE, &format!("{hooks}/{}", hook["id"]), Value::Null).await?;
+    create("another-token").await?;
+    let asked = async || {
+        let object = story.expect(&Target::git_repository("app")).await?;
+        let asked = object.metadata.annotations.unwrap_or_default().remove(REQUESTED_AT);
+        asked.context("the webhook did not request a reconciliation")
+    };
+    let before = asked().await?;
+    ensure!(!gitea.log()?.contains("Hook delivery failed"), "an earlier delivery failed");
+    hosted.push(&[("map.yaml", config_map("map", "3"))])?;
+    story
+        .await_until("the answer to the delivery", SOON, async || {
+            Ok(gitea.log()?.contains("Hook delivery failed").then_some(()))
+        })
+        .await?;
+    let log = windlass.operator.log()?;
+    let rejected = log.lines().find(|line| line.contains("webhook rejected"));
+    let rejected = rejected.context("windlass rejected no webhook")?;
+    ensure!(rejected.contains("400") && !rejected.contains("another-token"), "{rejected}");
+    ensure!(asked().await? == before, "a forged webhook requested a reconciliation");
+    story.await_value("map", "2").await?;
+    story.end().await
+}
