@@ -158,7 +158,7 @@ impl Helmfile {
             )));
         }
         let mut asked = Map::new();
-        for text in self.release_values(world, release)? {
+        for text in self.all_values(world, release)? {
             for (key, value) in yaml::read_map(&text)? {
                 if matches!(key.as_str(), "images" | "namePrefix" | "nameSuffix" | "namespace") {
                     asked.insert(key, value);
@@ -220,7 +220,7 @@ impl Helmfile {
         for path in &options.values {
             values.push(self.place.read(path)?.to_vec());
         }
-        values.extend(self.release_values(world, release)?);
+        values.extend(self.all_values(world, release)?);
         let mut flags = self.capability_flags(release, options);
         let only_set = Release { set: release.set.clone(), ..Release::default() };
         self.set_flags(world, &only_set, &mut flags)?;

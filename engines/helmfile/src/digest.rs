@@ -58,7 +58,7 @@ impl Helmfile {
         release: &Release,
         hash: &mut Sha256,
     ) -> Result<()> {
-        for text in self.release_values(world, release)? {
+        for text in self.all_values(world, release)? {
             add(hash, &text);
         }
         let mut flags = Vec::new();

@@ -1,8 +1,8 @@
 //! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
 //!
 //! A plan is a function of a [`World`] (files, variables, time, randomness) and of [`Settings`]. Nothing is written,
-//! and nothing is run or fetched but by what the caller puts into the world ([`Run`], [`Fetch`]); without that it is
-//! refused, with what to use instead.
+//! and nothing is run, fetched or decrypted but by what the caller puts into the world ([`Run`], [`Fetch`], [`Decrypt`]);
+//! without that it is refused, with what to use instead.
 //!
 //! # A tour
 //! The judge is helmfile 1.8; where this differs, the code says so.
@@ -16,7 +16,7 @@
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
 //!    `operation.rs` says how releases are operated on, `hooks.rs` what their hooks apply, and `digest.rs` tells whether two plans are the same.
 //! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is elsewhere,
-//!    `references.rs` refuses references to secrets.
+//!    `references.rs` and `secrets.rs` what is encrypted.
 
 pub mod bundle;
 mod chartify;
@@ -43,6 +43,7 @@ mod references;
 mod release;
 mod remote;
 mod render;
+mod secrets;
 mod select;
 mod settings;
 mod spec;
@@ -64,5 +65,6 @@ pub use plan::Plan;
 pub use print::{Format, List, Printed};
 pub use remote::{Address, Fetch, Source};
 pub use render::{Chart, Options, Purpose, Rendering, Renderings, Unwanted};
+pub use secrets::Decrypt;
 pub use settings::Settings;
 pub use world::{Fill, Program, Run, World};

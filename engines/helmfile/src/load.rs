@@ -11,10 +11,12 @@ use crate::dialect::{self, Dialect};
 use crate::environment::{Environment, joined};
 use crate::error::{Error, Result};
 use crate::field::{Field, How};
+use crate::hcl;
 use crate::inherited::Inherited;
 use crate::maps::{Map, overlay};
 use crate::place::{Place, base, join, parent};
 use crate::policy;
+use crate::secrets::{self, OfEnvironment};
 use crate::settings::Settings;
 use crate::spec::{EnvironmentSpec, State};
 use crate::storage::{Storage, is_remote};
@@ -121,7 +123,8 @@ impl HelmfileLoader<'_> {
             place: self.place,
             storage: Storage::of_file(self.place, &given.callee),
         };
-        let values = loader.load(Some("Error"), &given.values, &Environment::new(name), "")?;
+        let (none, hcl) = (Environment::new(name), hcl::Files::default());
+        let values = loader.load(Some("Error"), &given.values, &none, "", hcl)?;
         let overrides = given.overrides.clone();
         Ok(Some(Environment { values, overrides, ..Environment::new(name) }))
     }
@@ -375,12 +378,20 @@ impl HelmfileLoader<'_> {
         let mut own = Environment::new(name);
         if let Some(declared) = helmfile.spec.environments.get(name) {
             let handler = declared.missing_file_handler.as_deref();
-            for secret in &declared.secrets {
-                refuse_secret(&loader, handler, name, secret).map_err(failed)?;
-            }
+            // Parity(helmfile 1.8): for values, the handler of the helmfile has no say.
+            let of_secrets = handler.or(helmfile.spec.missing_file_handler.as_deref());
+            let OfEnvironment { modules, map } = secrets::of_environment(
+                self.world,
+                self.place,
+                &loader.storage,
+                of_secrets,
+                &declared.secrets,
+            )
+            .map_err(failed)?;
             own.values = loader
-                .load(handler, &declared.values, &seen, &declared.merge_strategy)
+                .load(handler, &declared.values, &seen, &declared.merge_strategy, modules)
                 .map_err(failed)?;
+            overlay(&mut own.values, &map);
             own.kube_context.clone_from(&declared.kube_context);
         }
         let mut environment = match context {
@@ -400,27 +411,11 @@ impl HelmfileLoader<'_> {
                 merged
             }
         };
-        let defaults = loader.load(None, &helmfile.spec.values, &seen, "")?;
+        let hcl = hcl::Files::default();
+        let defaults = loader.load(None, &helmfile.spec.values, &seen, "", hcl)?;
         overlay(&mut environment.defaults, &defaults);
         Ok(environment)
     }
-}
-
-/// Refuses a file that would be decrypted; one that is missing and may be is none.
-fn refuse_secret(
-    loader: &Loader<'_>,
-    handler: Option<&str>,
-    name: &str,
-    secret: &str,
-) -> Result<()> {
-    if loader.storage.resolve(handler, "environment values", secret)?.is_empty() {
-        return Ok(());
-    }
-    Err(format!(
-        "environments.{name}.secrets: `{secret}` would be decrypted by helm-secrets, which is not supported: decrypt it \
-         first and list it under `values`"
-    )
-    .into())
 }
 
 impl Helmfile {

@@ -316,7 +316,8 @@ impl Helmfile {
             };
             // Parity(helmfile 1.8): the handler of the helmfile has no say here.
             let handler = release.missing_file_handler.as_deref();
-            let Some(text) = self.values_file(world, release, handler, path)? else { continue };
+            let path = format!("{}{path}", release.values_path_prefix);
+            let Some(text) = self.values_file(world, release, handler, &path)? else { continue };
             result.push(Value::Object(yaml::read_map(&text)?));
         }
         Ok(result)
@@ -330,8 +331,7 @@ impl Helmfile {
         handler: Option<&str>,
         path: &str,
     ) -> Result<Option<Vec<u8>>> {
-        let prefixed = format!("{}{path}", release.values_path_prefix);
-        let files = self.storage().resolve(handler, "values", &prefixed)?;
+        let files = self.storage().resolve(handler, "values", path)?;
         let file = match files.as_slice() {
             [] => return Ok(None),
             [file] => file,
@@ -346,7 +346,6 @@ impl Helmfile {
         let text = renderer.file(file).map_err(|error| {
             Error::from(format!("failed to render values files \"{path}\": {error}"))
         })?;
-        references::check_text(&String::from_utf8_lossy(&text))?;
-        Ok(Some(text))
+        references::expand_file(world, &self.place, text).map(Some)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Elsewhere: charts that are made (`chartify.rs`), running Helm's templates (whoever calls this).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use helm::chart::File;
@@ -266,7 +267,7 @@ impl Helmfile {
     ) -> Result<Rendering> {
         self.refuse_programs(release, options.purpose)?;
         self.check_address(release, self.chart(release))?;
-        let values = self.release_values(world, release)?;
+        let values = self.all_values(world, release)?;
         let flags = match options.purpose {
             Purpose::Lint => self.lint_flags(world, release, options)?,
             _ => self.template_flags(world, release, options)?,
@@ -344,15 +345,17 @@ impl Helmfile {
         if purpose == Purpose::Apply {
             self.refuse_hooks(release)?;
         }
-        if !release.secrets.is_empty() {
-            return Err("`secrets` would be decrypted by helm-secrets, which is not supported: decrypt them first \
-                        and list them under `values`"
-                .into());
-        }
         Ok(())
     }
 
-    /// The strings of the values files that Helm is given for a release.
+    /// The strings of the values files that Helm is given for a release: those of `values`, then those of `secrets`.
+    pub(crate) fn all_values(&self, world: &Arc<World>, release: &Release) -> Result<Vec<Vec<u8>>> {
+        let mut strings = self.release_values(world, release)?;
+        strings.extend(self.release_secrets(world, release)?);
+        Ok(strings)
+    }
+
+    /// The strings of the values files that `values` of a release become.
     pub(crate) fn release_values(
         &self,
         world: &Arc<World>,
@@ -362,14 +365,18 @@ impl Helmfile {
         let handler = own.or(self.spec.missing_file_handler.as_deref());
         let mut strings = Vec::new();
         for entry in &release.values {
-            match entry {
+            let prefixed = match entry {
+                Value::String(path) => {
+                    Cow::Owned(Value::String(format!("{}{path}", release.values_path_prefix)))
+                }
+                other => Cow::Borrowed(other),
+            };
+            let entry = references::expand(world, &self.place, &prefixed)?;
+            match &*entry {
                 Value::String(path) => {
                     strings.extend(self.values_file(world, release, handler, path)?);
                 }
-                Value::Object(_) => {
-                    references::check(entry)?;
-                    strings.push(yaml::write_plain(entry)?.into_bytes());
-                }
+                Value::Object(_) => strings.push(yaml::write_plain(&entry)?.into_bytes()),
                 other => {
                     return Err(
                         format!("unexpected type of values entry: {}", yaml::kind(other)).into()
@@ -489,23 +496,24 @@ impl Helmfile {
         for set in &release.set {
             let name = escaped(&set.name);
             if !set.value.is_empty() {
-                references::check_text(&set.value)?;
-                flags.extend(["--set".to_owned(), format!("{name}={}", escaped(&set.value))]);
+                let value = references::expand_text(world, &self.place, &set.value)?;
+                flags.extend(["--set".to_owned(), format!("{name}={}", escaped(&value))]);
             } else if !set.file.is_empty() {
                 let path = self.place.absolute_of(&self.storage().normal(&set.file))?;
                 flags.extend(["--set-file".to_owned(), format!("{name}={path}")]);
             } else if !set.values.is_empty() {
-                flags.extend(["--set".to_owned(), format!("{name}={{{}}}", items(set)?)]);
+                let items = self.items(world, set)?;
+                flags.extend(["--set".to_owned(), format!("{name}={{{items}}}")]);
             }
         }
         for set in &release.set_string {
             let name = escaped(&set.name);
             if !set.value.is_empty() {
-                references::check_text(&set.value)?;
-                flags
-                    .extend(["--set-string".to_owned(), format!("{name}={}", escaped(&set.value))]);
+                let value = references::expand_text(world, &self.place, &set.value)?;
+                flags.extend(["--set-string".to_owned(), format!("{name}={}", escaped(&value))]);
             } else if !set.values.is_empty() {
-                flags.extend(["--set-string".to_owned(), format!("{name}={{{}}}", items(set)?)]);
+                let items = self.items(world, set)?;
+                flags.extend(["--set-string".to_owned(), format!("{name}={{{items}}}")]);
             }
         }
         let mut pairs = Vec::new();
@@ -524,20 +532,19 @@ impl Helmfile {
         }
         Ok(())
     }
-}
 
-/// The items of `set[].values`.
-fn items(set: &SetValue) -> Result<String> {
-    let mut items = Vec::new();
-    for value in &set.values {
-        references::check(value)?;
-        items.push(escaped(&match value {
-            Value::String(text) => text.clone(),
-            Value::Null => "<nil>".to_owned(),
-            other => other.to_string(),
-        }));
+    /// The items of `set[].values`. Only of texts references are followed.
+    fn items(&self, world: &World, set: &SetValue) -> Result<String> {
+        let mut items = Vec::new();
+        for value in &set.values {
+            items.push(escaped(&match value {
+                Value::String(text) => references::expand_text(world, &self.place, text)?,
+                Value::Null => "<nil>".to_owned(),
+                other => other.to_string(),
+            }));
+        }
+        Ok(items.join(","))
     }
-    Ok(items.join(","))
 }
 
 /// A text in which Helm sees neither lists nor the end of a value.

@@ -1,6 +1,8 @@
 //! Plans of whole trees: what is refused by name, and what would never end.
 //!
-//! Elsewhere: answers of the real program (`e2e/conformance/helmfile`).
+//! Below: what is encrypted (`tests/secrets.rs`). Elsewhere: answers of the real program (`e2e/conformance/helmfile`).
+
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +72,7 @@ fn what_would_run_or_fetch_something_is_refused_by_name() {
     let secrets = "environments:\n  default:\n    secrets: [s.yaml]\n---\nreleases: []\n";
     let secrets =
         listed(&[("helmfile.yaml", secrets), ("s.yaml", "a: b\n")]).unwrap_err().to_string();
-    assert!(secrets.contains("`s.yaml`") && secrets.contains("values"), "{secrets}");
+    assert!(secrets.contains("\"s.yaml\"") && secrets.contains("`values`"), "{secrets}");
 }
 
 #[test]

@@ -31,14 +31,18 @@ pub(crate) struct Loader<'l> {
 impl Loader<'_> {
     /// The map that a list of entries gives.
     ///
-    /// `context` is what templates among the files see.
+    /// `context` is what templates among the files see; `modules` are files of HCL that come first.
     pub(crate) fn load(
         &self,
         handler: Option<&str>,
         entries: &[Value],
         context: &Environment,
         strategy: &str,
+        modules: hcl::Files,
     ) -> Result<Map> {
+        let mut modules = modules;
+        // What was decrypted is there already.
+        let is_secret = !modules.is_empty();
         let strategy = match strategy {
             "" | "override" => Strategy::Override,
             "fallback" => Strategy::Fallback,
@@ -51,7 +55,6 @@ impl Loader<'_> {
             }
         };
         let mut result = Map::new();
-        let mut modules = hcl::Files::default();
         for entry in entries {
             match entry {
                 Value::String(path) => {
@@ -75,7 +78,13 @@ impl Loader<'_> {
             }
         }
         if !modules.is_empty() {
-            put(&mut result, &modules.evaluate()?, strategy);
+            let map = modules.evaluate().map_err(|error| match is_secret {
+                true => "the HCL of its values and secrets cannot be evaluated; the reason is not shown, because it may \
+                         quote what was decrypted"
+                    .into(),
+                false => error,
+            })?;
+            put(&mut result, &map, strategy);
         }
         Ok(result)
     }

@@ -12,7 +12,9 @@ use tree::Files;
 
 pub use sprig::Fill;
 
+use crate::error::Result;
 use crate::remote::Fetch;
+use crate::secrets::{Decrypt, Secrets};
 
 /// A program that a template asks for.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub struct World {
     pub(crate) stdin: Option<Arc<[u8]>>,
     /// What fetches what is elsewhere; nothing is fetched without it.
     pub(crate) fetch: Option<Arc<dyn Fetch>>,
+    /// What is encrypted; nothing is decrypted without keys.
+    pub(crate) secrets: Secrets,
     /// What `exec` and `envExec` may run; nothing unless they are allowed.
     pub(crate) programs: Option<Arc<dyn Run>>,
     /// Ends builds of kustomizations.
@@ -77,6 +81,7 @@ impl World {
             random,
             stdin: None,
             fetch: None,
+            secrets: Secrets::default(),
             programs: None,
             stop,
             budget,
@@ -94,6 +99,13 @@ impl World {
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
         Self { fetch: Some(fetch), ..self }
+    }
+
+    /// With what decrypts files that SOPS encrypted.
+    #[must_use]
+    pub fn with_decrypt(mut self, decrypt: Arc<dyn Decrypt>) -> Self {
+        self.secrets.decrypt = Some(decrypt);
+        self
     }
 
     /// With programs that templates may run.
@@ -137,7 +149,13 @@ impl World {
         self.drew.lock().unwrap_or_else(PoisonError::into_inner).insert(function);
     }
 
-    /// Does something with the budget.
+    /// Counts bytes that are made outside of templates.
+    pub(crate) fn count(&self, bytes: usize) -> Result<()> {
+        let counted = self.spend(|budget| budget.meter().bytes(bytes as u64));
+        counted.map_err(|exhausted| exhausted.to_string().into())
+    }
+
+    /// Does something with the budget. Not from within a template, which has it.
     pub(crate) fn spend<T>(&self, run: impl FnOnce(&mut Budget) -> T) -> T {
         run(&mut self.budget.lock().unwrap_or_else(PoisonError::into_inner))
     }

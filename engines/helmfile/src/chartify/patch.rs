@@ -88,7 +88,11 @@ impl Helmfile {
         entry: &Value,
     ) -> Result<Option<Vec<u8>>> {
         let Value::String(path) = entry else {
-            references::check(entry)?;
+            // Parity(helmfile 1.8): references are followed in files only.
+            if references::any(entry) {
+                return Err("a patch has a reference to a secret, which is followed in files only: put the patch into a file"
+                    .into());
+            }
             return Ok(Some(yaml::write_plain(entry)?.into_bytes()));
         };
         let own = release.missing_file_handler.as_deref();
@@ -109,8 +113,7 @@ impl Helmfile {
         let text = renderer
             .file(file)
             .map_err(|error| error.at(&format!("failed to render \"{path}\"")))?;
-        references::check_text(&String::from_utf8_lossy(&text))?;
-        Ok(Some(text))
+        references::expand_file(world, &self.place, text).map(Some)
     }
 
     /// A transformer with the files that its `path` names, which are copied.

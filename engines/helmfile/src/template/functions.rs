@@ -3,9 +3,11 @@
 use golang::Value;
 use golang::value::{Kind, List, Signature, Str, Type};
 use gotemplate::{Call, Failure, Functions};
+use serde_json::Value as Json;
 use tree::Kind as EntryKind;
 
 use super::{Host, go, with_helpers};
+use crate::error::Error;
 use crate::place::join;
 use crate::references;
 use crate::world::Program;
@@ -52,7 +54,7 @@ pub(super) fn functions() -> Functions {
     functions.insert("tpl", Signature::new([text(), any()], text()), tpl);
     files(&mut functions);
     programs(&mut functions);
-    refused(&mut functions);
+    secrets(&mut functions);
     functions
 }
 
@@ -166,30 +168,41 @@ fn run(
     Ok(Value::string(output))
 }
 
-/// Functions that expand references to secrets, which are refused.
-fn refused(functions: &mut Functions) {
+/// Functions that follow references to secrets.
+fn secrets(functions: &mut Functions) {
     let fetch = Signature::new([Type::String], Type::String);
-    functions.insert("fetchSecretValue", fetch, |_, arguments| {
-        references::check_text(&text_of(arguments, 0).lossy())
-            .map_err(|error| error.to_string())?;
-        Ok(value(arguments, 0))
+    functions.insert("fetchSecretValue", fetch, |call, arguments| {
+        let text = Json::String(text_of(arguments, 0).lossy().into_owned());
+        match expanded(call, &text)? {
+            Json::String(text) => Ok(Value::from(text)),
+            other => Err(format!(
+                "the reference leads to {}, where a string is wanted",
+                yaml::kind(&other)
+            )
+            .into()),
+        }
     });
     let expand = Signature::new([Type::map()], Type::map());
     functions.insert("expandSecretRefs", expand, |call, arguments| {
-        let mut left = vec![value(arguments, 0)];
-        while let Some(value) = left.pop() {
-            call.work(1)?;
-            match value {
-                Value::String(text) => {
-                    references::check_text(&text.lossy()).map_err(|error| error.to_string())?;
-                }
-                Value::List(list) => left.extend(list.items().iter().cloned()),
-                Value::Map(map) => left.extend(map.entries().into_iter().map(|(_, value)| value)),
-                _ => {}
-            }
+        let given = value(arguments, 0);
+        sprig::walk(call.meter(), &given, NODE)?;
+        let text = sprig::write_yaml_v3(&given)?;
+        call.produce(text.len())?;
+        let map = yaml::read(text.as_bytes()).map_err(|error| error.to_string())?;
+        match expanded(call, &map)? {
+            map @ Json::Object(_) => Ok(go(&map)),
+            _ => Ok(given),
         }
-        Ok(value(arguments, 0))
     });
+}
+
+/// A value with what its references stand for.
+fn expanded(call: &mut Call<'_>, value: &Json) -> Result<Json, Failure> {
+    let host = host(call)?;
+    let mut count =
+        |bytes: usize| call.produce(bytes).map_err(|failure| Error::from(failure.to_string()));
+    let done = references::expand_within(&host.world, &host.place, value, &mut count);
+    done.map_err(|error| error.to_string().into())
 }
 
 fn host<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {

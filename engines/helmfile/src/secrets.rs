@@ -1,0 +1,253 @@
+//! Files that SOPS encrypted: `secrets` of environments and of releases, and what references name.
+//!
+//! Here: their formats, and what is kept of them for the rest of a plan. Elsewhere: keys and services (the caller, by
+//! [`Decrypt`]), references in values (`references.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use serde_json::Value;
+use sops::Format;
+use zeroize::Zeroizing;
+
+use crate::error::{Error, Result};
+use crate::hcl;
+use crate::load::Helmfile;
+use crate::maps::{Map, overlay};
+use crate::place::{Place, parent};
+use crate::references;
+use crate::spec::Release;
+use crate::storage::Storage;
+use crate::template::Renderer;
+use crate::world::World;
+use crate::yaml;
+
+/// Decrypts what SOPS encrypted, with the keys that the caller has.
+pub trait Decrypt: Send + Sync {
+    /// The plain content of a file, in the format that the file has.
+    ///
+    /// # Errors
+    /// Why it is not decrypted and what to do, without anything that is secret.
+    fn decrypt(&self, data: &[u8], format: Format) -> Result<Zeroizing<Vec<u8>>, String>;
+}
+
+/// The plain content of a file.
+pub(crate) struct Plain {
+    text: Zeroizing<Vec<u8>>,
+    /// It as a map, read once; nothing if it is none.
+    map: OnceLock<Option<Map>>,
+}
+
+impl Plain {
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The content as a map, which is counted when it is made.
+    pub(crate) fn map(&self, count: &mut dyn FnMut(usize) -> Result<()>) -> Result<&Map> {
+        if self.map.get().is_none() {
+            let map = yaml::read_map(&self.text).ok();
+            count(map.iter().map(weight).sum())?;
+            drop(self.map.set(map));
+        }
+        // What is wrong with it may quote it.
+        let map = self.map.get().and_then(Option::as_ref);
+        map.ok_or_else(|| "its plain content is not a map in YAML".into())
+    }
+}
+
+fn weight(map: &Map) -> usize {
+    map.iter().map(|(key, value)| key.len() + kustomize::weight_of_value(value)).sum()
+}
+
+/// What decrypts, and what was decrypted so far: each file is decrypted once for a plan.
+#[derive(Default)]
+pub(crate) struct Secrets {
+    pub(crate) decrypt: Option<Arc<dyn Decrypt>>,
+    known: Mutex<BTreeMap<String, Arc<Plain>>>,
+}
+
+impl Secrets {
+    /// Whether something was decrypted, so that errors may quote it.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.known.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The plain content of data, which have a name of their own. Its bytes are counted first.
+    pub(crate) fn plain(
+        &self,
+        name: String,
+        data: &[u8],
+        format: Format,
+        count: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Arc<Plain>> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // In another format it is another text.
+        let name = format!("{format} {name}");
+        if let Some(plain) = known().get(&name) {
+            return Ok(Arc::clone(plain));
+        }
+        let Some(decrypt) = &self.decrypt else {
+            return Err("it is encrypted, and this command decrypts nothing".into());
+        };
+        count(data.len())?;
+        let text = decrypt.decrypt(data, format)?;
+        count(text.len())?;
+        let plain = Arc::new(Plain { text, map: OnceLock::new() });
+        known().insert(name, Arc::clone(&plain));
+        Ok(plain)
+    }
+}
+
+/// The format of a file for helm-secrets, whatever its name is; nothing if it is not encrypted.
+///
+/// Parity(helm-secrets 4.7): dotenv and INI are taken for JSON, and refused.
+fn format(data: &[u8]) -> Option<Format> {
+    let text = String::from_utf8_lossy(data);
+    let is_mac =
+        |line: &str| line.split_once("mac").is_some_and(|(_, rest)| rest.contains(",type:str]"));
+    if !text.lines().any(is_mac) {
+        return None;
+    }
+    let is_yaml =
+        |line: &str| line.strip_prefix("sops:").is_some_and(|rest| rest.trim().is_empty());
+    Some(match text.lines().any(is_yaml) {
+        true => Format::Yaml,
+        false if text.contains("\"data\": \"ENC") => Format::Binary,
+        false => Format::Json,
+    })
+}
+
+/// The plain content of data that have to be encrypted.
+fn decrypted(world: &World, name: String, data: &[u8]) -> Result<Arc<Plain>> {
+    // Each release that has the file looks through it.
+    world.count(data.len())?;
+    let format = format(data).ok_or_else(|| {
+        Error::from("it is not encrypted: encrypt it with sops, or list it under `values`")
+    })?;
+    world.secrets.plain(name, data, format, &mut |bytes| world.count(bytes))
+}
+
+fn decrypted_file(world: &World, place: &Place, path: &str) -> Result<Arc<Plain>> {
+    decrypted(world, place.absolute_of(path)?, &place.read(path)?)
+}
+
+/// What the secrets of an environment give: HCL, which is read together with that of its values, and a map above these.
+#[derive(Default)]
+pub(crate) struct OfEnvironment {
+    pub(crate) modules: hcl::Files,
+    pub(crate) map: Map,
+}
+
+/// Decrypts files of an environment, in order. They are no templates, whatever their names are.
+pub(crate) fn of_environment(
+    world: &World,
+    place: &Place,
+    storage: &Storage<'_>,
+    handler: Option<&str>,
+    entries: &[String],
+) -> Result<OfEnvironment> {
+    let mut found = OfEnvironment::default();
+    for entry in entries {
+        for path in storage.resolve(handler, "environment values", entry)? {
+            let failed = |error: Error| {
+                error.at(&format!("failed to load environment secrets file \"{path}\""))
+            };
+            let plain = decrypted_file(world, place, &path).map_err(failed)?;
+            if path.ends_with(".hcl") {
+                let added = found.modules.add(&path, plain.text());
+                added.map_err(|_| failed("its plain content is not HCL".into()))?;
+            } else {
+                let map = plain.map(&mut |bytes| world.count(bytes)).map_err(failed)?;
+                world.count(weight(map))?;
+                overlay(&mut found.map, map);
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Helmfile {
+    /// The strings of the values files that `secrets` of a release become; they come after those of `values`.
+    pub(crate) fn release_secrets(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+    ) -> Result<Vec<Vec<u8>>> {
+        let mut strings = Vec::new();
+        for (index, entry) in release.secrets.iter().enumerate() {
+            let text = match entry {
+                Value::String(path) => {
+                    let path = format!("{}{path}", release.values_path_prefix);
+                    self.release_secret(world, release, &path)
+                        .map_err(|error| error.at(&format!("failed to decrypt \"{path}\"")))?
+                }
+                // An encrypted file that is written out in the helmfile.
+                _ => {
+                    let data = yaml::write_plain(entry)?;
+                    let plain = decrypted(world, format!("inline:{data}"), data.as_bytes());
+                    let plain = plain.map_err(|error| {
+                        error.at(&format!("failed to decrypt secrets[{index}]"))
+                    })?;
+                    world.count(plain.text().len())?;
+                    Some(plain.text().to_vec())
+                }
+            };
+            strings.extend(text);
+        }
+        Ok(strings)
+    }
+
+    fn release_secret(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        path: &str,
+    ) -> Result<Option<Vec<u8>>> {
+        // Parity(helmfile 1.8): the handler of the helmfile has no say here.
+        let handler = release.missing_file_handler.as_deref();
+        let files = self.storage().resolve(handler, "secrets", path)?;
+        let file = match files.as_slice() {
+            [] => return Ok(None),
+            [file] => file,
+            _ => return Err("patterns are not supported here: list each file".into()),
+        };
+        let plain = decrypted_file(world, &self.place, file)?;
+        world.count(plain.text().len())?;
+        // Parity(helmfile 1.8): the plain content is a values file: a template by its name, and references count.
+        let text = if file.rsplit('.').next() == Some("gotmpl") {
+            let data = self.release_data(release, &self.values);
+            let rendered =
+                Renderer::new(world, &self.place, &parent(file), data).render(plain.text());
+            let rendered = rendered.map_err(|_| {
+                "its plain content is a template that fails; the reason is not shown, because it may quote it"
+            })?;
+            yaml::read_map(&rendered).map_err(|_| "its plain content renders no map in YAML")?;
+            rendered
+        } else {
+            // Whoever reads it later would quote what is wrong with it.
+            plain.map(&mut |bytes| world.count(bytes))?;
+            plain.text().to_vec()
+        };
+        references::expand_file(world, &self.place, text).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_follows_from_the_content_and_a_plain_file_has_none() {
+        let mac = "    mac: ENC[AES256_GCM,data:x,iv:y,tag:z,type:str]\n";
+        let yaml = format!("a: ENC[x,type:str]\nsops: \n{mac}");
+        assert_eq!(format(yaml.as_bytes()), Some(Format::Yaml));
+        let json = "{\"a\": 1, \"sops\": {\"mac\": \"ENC[x,type:str]\"}}";
+        assert_eq!(format(json.as_bytes()), Some(Format::Json));
+        let binary = "{\"data\": \"ENC[x]\", \"sops\": {\"mac\": \"ENC[x,type:str]\"}}";
+        assert_eq!(format(binary.as_bytes()), Some(Format::Binary));
+        for plain in ["a: b\n", "password: ENC[AES256_GCM,data:x,type:str]\n", "mac: a\n"] {
+            assert_eq!(format(plain.as_bytes()), None, "{plain}");
+        }
+    }
+}
