@@ -67,6 +67,9 @@ pub(crate) struct Recorded {
     stdin: String,
     #[serde(default)]
     mark: Vec<String>,
+    /// What helmfile ran beside Helm and Kustomize.
+    #[serde(default)]
+    needs: Vec<String>,
     runs: Vec<Run>,
 }
 
@@ -87,7 +90,8 @@ pub(crate) struct Program<'p> {
     pub(crate) tools: &'p [PathBuf],
 }
 
-/// Cases of ours whose answers are as they are on all machines, by name; those that differ on purpose are left out.
+/// Cases of ours whose answers are as they are on all machines, by name; those that differ on purpose are left out, and those
+/// that take other programs.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -97,7 +101,7 @@ pub(crate) fn own() -> anyhow::Result<Vec<(String, Recorded)>> {
         let case = Case::parse(&place, &text)?;
         let recorded: Recorded = case.inputs().map_err(|_| anyhow!("{place} has another form"))?;
         let is_exception = EXCEPTIONS.iter().any(|(name, _)| *name == case.name);
-        if recorded.mark().is_none() && !is_exception {
+        if recorded.mark().is_none() && !is_exception && recorded.needs.is_empty() {
             cases.push((case.name, recorded));
         }
     }
