@@ -6,7 +6,7 @@
 mod audit;
 pub(crate) mod bases;
 mod build;
-mod decryption;
+pub(super) mod decryption;
 mod finalize;
 mod generated;
 mod held;

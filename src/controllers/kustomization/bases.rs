@@ -94,15 +94,15 @@ impl BuildPermits {
 
 /// The permits of a build, for all of its parts that ask servers, one after the other.
 #[derive(Clone)]
-pub(super) struct SharedPermits(Arc<Mutex<BuildPermits>>);
+pub(in crate::controllers) struct SharedPermits(Arc<Mutex<BuildPermits>>);
 
 impl SharedPermits {
-    pub(super) fn new(permits: BuildPermits) -> Self {
+    pub(in crate::controllers) fn new(permits: BuildPermits) -> Self {
         Self(Arc::new(Mutex::new(permits)))
     }
 
     /// See [`BuildPermits::while_asking`].
-    pub(super) fn while_asking<T>(&self, ask: impl FnOnce() -> T) -> T {
+    pub(in crate::controllers) fn while_asking<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).while_asking(ask)
     }
 }

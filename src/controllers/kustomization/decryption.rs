@@ -1,9 +1,9 @@
-//! SOPS: the keys that a spec names, and what is decrypted with them: files before the build, objects after it.
+//! SOPS: the keys that a spec names, and what a build decrypts with them: files before it, objects after it.
 //!
 //! Source: kustomize-controller 1.9. Elsewhere: formats, keys and what counts as encrypted (`sops`), asking services for data
-//! keys (`key_services.rs`).
+//! keys (`key_services.rs`), what of a helmfile is decrypted (`controllers::helmfile`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::kustomize::Kustomization;
 use golang::meter::Stop;
@@ -16,14 +16,14 @@ use sops::{Change, Decrypted, Decryptor, Format, Keys, MacPolicy, Services};
 use tree::{Files, Look, RelPath, Trace};
 
 use super::key_services::{Asked, KeyServices};
-use super::manifests::Account;
 use crate::controllers::reference::References;
 use crate::settings::Settings;
+use crate::time_limit::TimeLimit;
 
-/// Annotation of a Kustomization: with `Require`, the MAC of everything that is decrypted has to be right.
+/// Annotation of a Kustomization or Helmfile: with `Require`, the MAC of everything that is decrypted has to be right.
 ///
 /// Objects are changed by a build before they are decrypted, so with it they may be encrypted only as files.
-pub(super) const MAC: &str = "windlass.dev/sops-mac";
+pub(in crate::controllers) const MAC: &str = "windlass.dev/sops-mac";
 
 /// Annotation of an object that is applied as it is, encrypted or not.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/decrypt";
@@ -36,7 +36,7 @@ pub(crate) struct Decryption {
     keys: Keys,
     mac: MacPolicy,
     /// Of all that a build depends on here.
-    pub(super) digest: String,
+    pub(in crate::controllers) digest: String,
 }
 
 fn failed(text: String) -> Rest {
@@ -44,30 +44,44 @@ fn failed(text: String) -> Rest {
 }
 
 impl Decryption {
-    /// Reads the keys that a spec names; nothing when it asks for no decryption.
+    /// Reads the keys that a Kustomization names; nothing when it asks for no decryption.
     pub(super) async fn read(
         settings: &Settings,
         object: &Kustomization,
         references: &mut References,
     ) -> Result<Option<Self>, Rest> {
         let Some(spec) = &object.spec.decryption else { return Ok(None) };
-        let mac = mac_policy(object)?;
+        let mac = mac_policy(object.annotations(), MacPolicy::Ignore)
+            .map_err(|text| Rest::Stalled(reason::BUILD_FAILED, text))?;
+        let own = object.namespace().unwrap_or_default();
+        let read = Self::with_keys(settings, (spec, &own), mac, references).await;
+        read.map(Some).map_err(failed)
+    }
+
+    /// Reads the keys that a spec in a namespace names.
+    ///
+    /// # Errors
+    /// The Secret is missing, or has something else.
+    pub(in crate::controllers) async fn with_keys(
+        settings: &Settings,
+        (spec, own): (&crds::kustomize::Decryption, &str),
+        mac: MacPolicy,
+        references: &mut References,
+    ) -> Result<Self, String> {
         let mut hash = Sha256::new();
         hash.update(format!("{mac:?}"));
-        let own = object.namespace().unwrap_or_default();
         let global = &settings.sops_age_secret;
         let (namespace, name, is_global) = match (&spec.secret_ref, global) {
-            (Some(reference), _) => (own, reference.name.clone(), false),
-            (None, Some(name)) => (settings.runtime_namespace.clone(), name.clone(), true),
+            (Some(reference), _) => (own, reference.name.as_str(), false),
+            (None, Some(name)) => (settings.runtime_namespace.as_str(), name.as_str(), true),
             (None, None) => {
                 let digest = hex::encode(hash.finalize());
-                return Ok(Some(Self { keys: Keys::default(), mac, digest }));
+                return Ok(Self { keys: Keys::default(), mac, digest });
             }
         };
         let secret = format!("{namespace}/{name}");
-        let unreadable =
-            |why: &str| failed(format!("cannot get sops decryption Secret '{secret}': {why}"));
-        let found = references.secret(&namespace, &name).await;
+        let unreadable = |why: &str| format!("cannot get sops decryption Secret '{secret}': {why}");
+        let found = references.secret(namespace, name).await;
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
         let Some(data) = found else {
             let advice = match is_global {
@@ -87,19 +101,37 @@ impl Decryption {
             false => Keys::import(&secret, entries),
             true => Keys::import_age(&secret, entries),
         };
-        let keys = keys.map_err(|error| failed(error.to_string()))?;
-        Ok(Some(Self { keys, mac, digest: hex::encode(hash.finalize()) }))
+        let keys = keys.map_err(|error| error.to_string())?;
+        Ok(Self { keys, mac, digest: hex::encode(hash.finalize()) })
+    }
+
+    /// No keys at all.
+    #[cfg(test)]
+    pub(in crate::controllers) fn without_keys() -> Self {
+        Self { keys: Keys::default(), mac: MacPolicy::Require, digest: String::new() }
     }
 
     /// What asks services for data keys during a build.
-    pub(super) fn services<'b>(&'b self, keys: &'b KeyServices, account: &'b Account) -> Asked<'b> {
-        keys.asked(self.keys.credentials(), &account.limit)
+    pub(in crate::controllers) fn services<'b>(
+        &'b self,
+        keys: &'b KeyServices,
+        time: &'b TimeLimit,
+    ) -> Asked<'b> {
+        keys.asked(self.keys.credentials(), time)
     }
 
-    /// What decrypts: with these keys, until the time of the build is over.
+    /// What decrypts a file: with these keys, until the time of the build is over.
+    pub(in crate::controllers) fn decryptor<'b>(
+        &'b self,
+        services: &'b dyn Services,
+        stop: &'b Stop,
+    ) -> Decryptor<'b> {
+        Decryptor::new(&self.keys).with_mac(self.mac).with_services(services).with_stop(stop)
+    }
+
+    /// What decrypts what a build reads and makes.
     pub(super) fn with<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decrypting<'b> {
-        let decryptor = Decryptor::new(&self.keys).with_mac(self.mac);
-        Decrypting { decryptor: decryptor.with_services(services).with_stop(stop), mac: self.mac }
+        Decrypting { decryptor: self.decryptor(services, stop), mac: self.mac }
     }
 }
 
@@ -125,7 +157,7 @@ impl<'k> Decrypting<'k> {
             .iter()
             .flat_map(|(path, plain)| {
                 let encrypted = files.read(path).unwrap_or_default();
-                revealed_in_file(path, &encrypted, plain)
+                revealed_in_file(Format::of_name(path.as_str()), &encrypted, plain)
             })
             .collect();
         Ok((decrypted, hidden))
@@ -208,15 +240,21 @@ fn strings(value: &Value) -> Vec<&str> {
     found
 }
 
-fn mac_policy(object: &Kustomization) -> Result<MacPolicy, Rest> {
-    match object.annotations().get(MAC).map(String::as_str) {
-        None | Some("Ignore") => Ok(MacPolicy::Ignore),
+/// What the annotation says of MACs, or else the kind.
+///
+/// # Errors
+/// It says something else: what cannot be read does not weaken the check that was meant.
+pub(in crate::controllers) fn mac_policy(
+    annotations: &BTreeMap<String, String>,
+    default: MacPolicy,
+) -> Result<MacPolicy, String> {
+    match annotations.get(MAC).map(String::as_str) {
+        None => Ok(default),
+        Some("Ignore") => Ok(MacPolicy::Ignore),
         Some("Require") => Ok(MacPolicy::Require),
-        // What cannot be read does not weaken the check that was meant.
-        Some(other) => Err(Rest::Stalled(
-            reason::BUILD_FAILED,
-            format!("annotation {MAC}: `{other}` is unknown; set it to Require or Ignore"),
-        )),
+        Some(other) => {
+            Err(format!("annotation {MAC}: `{other}` is unknown; set it to Require or Ignore"))
+        }
     }
 }
 
@@ -235,8 +273,12 @@ pub(super) fn is_still_encrypted(object: &Object) -> bool {
 }
 
 /// What was hidden in a file: its encrypted values; all of it where it is no map.
-fn revealed_in_file(path: &RelPath, encrypted: &[u8], plain: &[u8]) -> Vec<Vec<u8>> {
-    let is_map = matches!(Format::of_name(path.as_str()), Format::Yaml | Format::Json);
+pub(in crate::controllers) fn revealed_in_file(
+    format: Format,
+    encrypted: &[u8],
+    plain: &[u8],
+) -> Vec<Vec<u8>> {
+    let is_map = matches!(format, Format::Yaml | Format::Json);
     // Of several documents only the first would be read.
     let is_single = memchr::memmem::find(plain, b"\n---").is_none();
     if is_map

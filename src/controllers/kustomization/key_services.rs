@@ -46,7 +46,7 @@ impl KeyServices {
     /// What a build may ask, until `cancel`. Called within the runtime.
     ///
     /// Differs(flux): with the flag that separates tenants, none of them uses the identity that all would share.
-    pub(super) fn of(
+    pub(in crate::controllers) fn of(
         context: &Context,
         timeout: Duration,
         permits: SharedPermits,
@@ -64,7 +64,7 @@ impl KeyServices {
     }
 
     /// Asks with the credentials of a Secret. What waits for a service or a permit does not count for the time limit.
-    pub(super) fn asked<'b>(
+    pub(in crate::controllers) fn asked<'b>(
         &'b self,
         credentials: &'b Credentials,
         time: &'b TimeLimit,
@@ -88,7 +88,7 @@ const MOST_KEYS: usize = 256;
 type Answer = Result<Zeroizing<Vec<u8>>, String>;
 
 /// The services of one build, with their answers: many files have the same data key. They are overwritten at its end.
-pub(super) struct Asked<'b> {
+pub(in crate::controllers) struct Asked<'b> {
     reached: Result<Asking<'b>, &'static str>,
     known: RefCell<HashMap<ServiceKey, Answer>>,
 }

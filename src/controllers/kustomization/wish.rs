@@ -216,7 +216,7 @@ fn built(
     let recorder = Recorder::new(files);
     let account = Account::new(TIME_LIMIT);
     let Servers { bases, keys } = servers;
-    let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account));
+    let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account.limit));
     let decrypting = inputs.decryption.as_ref().zip(asked.as_ref());
     let decrypting = decrypting.map(|(it, services)| it.with(services, &account.stop));
     let Loaded { objects: loaded, is_remote } =

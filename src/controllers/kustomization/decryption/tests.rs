@@ -28,12 +28,11 @@ fn only_what_was_encrypted_is_hidden() {
 
 #[test]
 fn of_a_file_that_is_no_map_all_is_hidden() {
-    let path = |text: &str| RelPath::parse(text).unwrap();
-    let yaml = revealed_in_file(&path("p.yaml"), b"a: ENC[x]\nb: shown\n", b"a: one\nb: shown\n");
+    let yaml = revealed_in_file(Format::Yaml, b"a: ENC[x]\nb: shown\n", b"a: one\nb: shown\n");
     assert_eq!(text(&yaml), ["one"]);
-    let env = revealed_in_file(&path("app.env"), b"A=ENC[x]\n", b"A=one\nB=two\n");
+    let env = revealed_in_file(Format::Dotenv, b"A=ENC[x]\n", b"A=one\nB=two\n");
     assert_eq!(text(&env), ["A=one\nB=two\n"]);
-    let several = revealed_in_file(&path("p.yaml"), b"a: ENC[x]\n", b"a: one\n---\na: two\n");
+    let several = revealed_in_file(Format::Yaml, b"a: ENC[x]\n", b"a: one\n---\na: two\n");
     assert_eq!(text(&several), ["a: one\n---\na: two\n"]);
 }
 
