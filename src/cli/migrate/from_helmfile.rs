@@ -20,6 +20,9 @@ const LIMIT: u64 = 1 << 20;
 /// How deep folders are searched.
 const DEPTH: usize = 32;
 
+/// What a value begins with that SOPS encrypted.
+const ENCRYPTED: &str = "ENC[AES256_GCM,";
+
 /// The flags of the command.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
@@ -63,14 +66,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         given => given.to_vec(),
     };
     let mut objects = vec![source(&name, args, &place)];
-    let variables = variables(&folder)?;
+    let needed = needs(&folder)?;
     for environment in &environments {
         let listed = listed(&folder, environment).map_err(anyhow::Error::msg)?;
         let own = match environments.len() {
             1 => name.clone(),
             _ => format!("{name}-{environment}"),
         };
-        objects.push(helmfile(&own, environment, args, (&name, &place), &variables));
+        objects.push(helmfile(&own, environment, args, (&name, &place), &needed));
         tell(&own, &listed, args);
     }
     let mut text = String::new();
@@ -78,8 +81,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         text.push_str(&format!("---\n{}", goyaml::emit::emit(object)?));
     }
     print(&text)?;
-    if !variables.is_empty() {
-        let names: Vec<&str> = variables.iter().map(String::as_str).collect();
+    if needed.keys {
+        say(
+            Mark::Warning,
+            &format!(
+                "files are encrypted with SOPS: put the keys into the Secret {name}-sops, which spec.decryption names"
+            ),
+        );
+    }
+    if !needed.variables.is_empty() {
+        let names: Vec<&str> = needed.variables.iter().map(String::as_str).collect();
         say(
             Mark::Warning,
             &format!(
@@ -188,7 +199,7 @@ fn helmfile(
     environment: &str,
     args: &Args,
     (source, place): (&str, &Repository),
-    variables: &BTreeSet<String>,
+    needed: &Needs,
 ) -> Value {
     let mut spec = json!({
         "sourceRef": {"kind": "GitRepository", "name": source}, "interval": "10m", "prune": true,
@@ -197,7 +208,11 @@ fn helmfile(
     if environment != "default" {
         spec["environment"] = json!(environment);
     }
-    if !variables.is_empty() {
+    if needed.keys {
+        let name = format!("{source}-sops");
+        spec["decryption"] = json!({"provider": "sops", "secretRef": {"name": name}});
+    }
+    if !needed.variables.is_empty() {
         spec["envFrom"] = json!([{"kind": "Secret", "name": format!("{source}-env")}]);
     }
     object(HELMFILE, "Helmfile", (&args.namespace, name), &spec)
@@ -222,9 +237,18 @@ fn tell(name: &str, listed: &Listed, args: &Args) {
     }
 }
 
-/// The environment variables that files of a folder need.
-fn variables(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
-    let mut found = BTreeSet::new();
+/// What files of a folder need from Secrets.
+#[derive(Default)]
+struct Needs {
+    /// Environment variables.
+    variables: BTreeSet<String>,
+    /// Keys of SOPS.
+    keys: bool,
+}
+
+/// What the files of a folder need.
+fn needs(folder: &Path) -> anyhow::Result<Needs> {
+    let mut found = Needs::default();
     let mut left = vec![(folder.to_owned(), DEPTH)];
     while let Some((at, depth)) = left.pop() {
         for entry in std::fs::read_dir(&at).with_context(|| at.display().to_string())? {
@@ -234,7 +258,9 @@ fn variables(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
                 left.push((path, depth - 1));
             } else if kind.is_file() && entry.metadata()?.len() <= LIMIT {
                 let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
-                found.extend(needed(&String::from_utf8_lossy(&text)));
+                let text = String::from_utf8_lossy(&text);
+                found.keys |= text.contains(ENCRYPTED);
+                found.variables.extend(needed(&text));
             }
         }
     }
@@ -290,8 +316,12 @@ mod tests {
             path: Some("deploy/".to_owned()),
         };
         let place = Repository::of(&args, folder.path()).unwrap();
-        let variables = BTreeSet::from(["A".to_owned()]);
-        let made = helmfile("shop", "production", &args, ("shop", &place), &variables);
+        let secret = "a: ENC[AES256_GCM,data:x] # {{ requiredEnv \"A\" }}\n";
+        std::fs::write(folder.path().join("secrets.yaml"), secret).unwrap();
+        let needed = needs(folder.path()).unwrap();
+        assert_eq!(needed.variables, BTreeSet::from(["A".to_owned()]));
+        let made = helmfile("shop", "production", &args, ("shop", &place), &needed);
+        assert_eq!(made["spec"]["decryption"]["secretRef"]["name"], "shop-sops");
         let read: crds::helmfile::Helmfile = serde_json::from_value(made.clone()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap()["spec"], made["spec"]);
         assert_eq!(read.spec.path.as_deref(), Some("deploy"));
