@@ -173,6 +173,18 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     ("HelmRelease", "waitStrategy", NoObject, ""),
     ("HelmRepository", "certSecretRef", Secret, r#"{"certSecretRef": {"name": "NAME"}}"#),
     ("HelmRepository", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    (
+        "Helmfile",
+        "decryption.secretRef",
+        Secret,
+        r#"{"decryption": {"provider": "sops", "secretRef": {"name": "NAME"}}}"#,
+    ),
+    (
+        "Helmfile",
+        "decryption.serviceAccountName",
+        Unsupported,
+        r#"{"decryption": {"provider": "sops", "serviceAccountName": "NAME"}}"#,
+    ),
     ("Helmfile", "dependsOn", Dependency, r#"{"dependsOn": [{"name": "NAME"}]}"#),
     (
         "Helmfile",

@@ -7,6 +7,7 @@ mod deps;
 mod diff;
 mod files;
 mod flags;
+mod keys;
 mod lint;
 mod logins;
 mod programs;
@@ -30,6 +31,7 @@ use helmfile::{
 use super::{template, time_limit};
 use crate::time_limit::TimeLimit;
 use flags::{Command, EnvFormat, ListFormat};
+use keys::OwnKeys;
 use programs::Programs;
 
 pub(super) use files::below;
@@ -255,7 +257,7 @@ fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<World, Strin
     Ok(world.with_stdin(stdin.into()))
 }
 
-/// A world that fetches and runs nothing.
+/// A world that fetches and runs nothing; what is encrypted is decrypted with the keys of the person who runs the command.
 fn on_disk(stop: &Stop) -> World {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -267,6 +269,7 @@ fn on_disk(stop: &Stop) -> World {
     let random = Arc::new(crate::random::fill);
     World::new(Arc::new(files::Disk), variables.collect(), now, local, random)
         .with_stop(stop.clone())
+        .with_decrypt(Arc::new(OwnKeys::new(stop)))
 }
 
 /// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order.

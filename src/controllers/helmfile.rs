@@ -1,11 +1,12 @@
 //! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
-//! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `fetching`, `files`, `values`, `charts`), the releases
+//! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `fetching`, `decryption`, `files`, `values`, `charts`), the releases
 //! (`keep`, `leave`, `request`, `book`, `hooks`; `releaser`, of which it is an owner), their clusters (`places`), deletion (`finalize`).
 
 mod book;
 pub(crate) mod charts;
+mod decryption;
 mod fetching;
 mod files;
 mod finalize;
@@ -39,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::book::Book;
 use self::charts::Charts;
+use self::decryption::Decrypting;
 use self::fetching::{NOT_VERIFIED, Reaching};
 use self::keep::{Remembered, Silent};
 use self::model::Model;
@@ -50,7 +52,9 @@ use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
 use super::helm_repository::wish::reach;
 use super::kind::{Controlled, REQUESTED_AT};
-use super::kustomization::bases::BuildPermits;
+use super::kustomization::bases::{BuildPermits, SharedPermits};
+use super::kustomization::decryption::{Decryption, MAC};
+use super::kustomization::key_services::KeyServices;
 use super::marks;
 use super::object_watcher::Ownership;
 use super::reference::References;
@@ -98,9 +102,13 @@ struct Kept {
 impl Controlled for Helmfile {
     const CONTROLLER: &'static str = "helmfile-controller";
     const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] = &[ROLLBACK];
+    const ANNOTATIONS: &'static [&'static str] = &[MAC, ROLLBACK];
 
     type Memory = applier::Memory<Self>;
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        wish::unsupported(&self.spec)
+    }
 
     fn source(&self) -> Option<Node> {
         origin::source(self)
@@ -212,7 +220,7 @@ impl<K: Model> Applied for K {
         references: &mut References,
     ) -> Result<Named, Rest> {
         let namespace = object.namespace().unwrap_or_default();
-        let who = (&*namespace, &*object.name_any());
+        let who = (&*namespace, &*object.name_any(), object.annotations());
         let in_use = session.contexts_in_use(object);
         wish::read(&session.context, &object.asked(), who, &in_use, references).await
     }
@@ -317,7 +325,8 @@ impl<K: Model> Session<K> {
             };
         }
         let places = Places::new(&target, &named.contexts);
-        self.apply(&asking, origin.revision(), (&places, &named.secrets), planned).await
+        let secrets = named.secrets.clone().with(planned.hidden.iter().cloned());
+        self.apply(&asking, origin.revision(), (&places, &secrets), planned).await
     }
 
     /// Keeps the releases of a plan, then uninstalls those that left.
@@ -411,7 +420,8 @@ impl<K: Model> Session<K> {
             contexts: spec.kube_contexts.keys().cloned().collect(),
             served,
         };
-        let made = self.plan(inputs, target, is_verified_only).await;
+        let keys = (named.decryption.clone(), timeouts.timeout);
+        let made = self.plan(inputs, target, keys, is_verified_only).await;
         let plan = made.map_err(|text| {
             Rest::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
         })?;
@@ -429,6 +439,7 @@ impl<K: Model> Session<K> {
         &self,
         inputs: Inputs,
         target: &Target,
+        (keys, timeout): (Option<Arc<Decryption>>, Duration),
         is_verified_only: bool,
     ) -> Result<Planned, String> {
         let permit = self.context.building.acquire(&self.node.namespace).await;
@@ -440,7 +451,13 @@ impl<K: Model> Session<K> {
             true => Err(NOT_VERIFIED),
             false => origin::getter_for(&self.context, target, cancel.clone()),
         };
-        let permits = BuildPermits::new(&self.context, &self.node.namespace, permit, cancel);
+        let (context, namespace) = (&self.context, &self.node.namespace);
+        let permits = BuildPermits::new(context, namespace, permit, cancel.clone());
+        let permits = SharedPermits::new(permits);
+        let decrypting = keys.map(|keys| Decrypting {
+            keys,
+            services: KeyServices::of(context, timeout, permits.clone(), cancel),
+        });
         let charts = Charts::new(reach(&self.context), self.context.remotes.oci.clone(), None);
         let reaching = Reaching::new(charts, permits, getter, Handle::current(), is_verified_only);
         let (tell, told) = tokio::sync::oneshot::channel();
@@ -448,7 +465,7 @@ impl<K: Model> Session<K> {
             let stop = Stop::default();
             let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
             // Nobody may wait any more, because the process ends.
-            tell.send(plan::plan(inputs, reaching, &stop, limit)).ok();
+            tell.send(plan::plan(inputs, reaching, decrypting, &stop, limit)).ok();
         };
         let thread = std::thread::Builder::new().name("helmfile".to_owned()).stack_size(STACK);
         thread.spawn(work).map_err(|error| format!("failed to start a thread: {error}"))?;
@@ -505,6 +522,7 @@ fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &Named, version: &str) -
         (digest, &spec.source, &spec.path, &spec.environment, &spec.selectors),
         (&spec.dialect, &spec.values_files),
         (&named.values, &named.variables, &spec.target_namespace, version),
+        named.decryption.as_ref().map(|it| &it.digest),
         spec.kube_contexts.keys().collect::<Vec<_>>(),
     );
     let text = serde_json::to_vec(&parts).unwrap_or_default();

@@ -10,7 +10,7 @@ use super::HelmfileStatus;
 use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::helm::{DriftDetection, ValuesReference};
-use crate::kustomize::{CrossNamespaceSourceReference, DeletionPolicy};
+use crate::kustomize::{CrossNamespaceSourceReference, Decryption, DeletionPolicy};
 use crate::object::reconciled;
 use crate::{
     Applier, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference,
@@ -118,6 +118,10 @@ pub struct HelmfileSpec {
     /// earlier ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<EnvironmentSource>,
+
+    /// How to decrypt `secrets` of the helmfile and what its `ref+sops` references name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decryption: Option<Decryption>,
 
     /// How often to compare the cluster with the helmfile, and repositories of charts with its version
     /// ranges.

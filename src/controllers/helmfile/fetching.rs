@@ -16,7 +16,7 @@ use tree::{Files as _, RelPath};
 use super::charts::Charts;
 use super::files::Beside;
 use super::origin;
-use crate::controllers::kustomization::bases::BuildPermits;
+use crate::controllers::kustomization::bases::SharedPermits;
 use crate::time_limit::TimeLimit;
 
 /// How many addresses a helmfile may name.
@@ -32,7 +32,7 @@ pub(super) const NOT_VERIFIED: &str =
 /// What fetching takes.
 pub(super) struct Reaching {
     charts: Charts,
-    permits: BuildPermits,
+    permits: SharedPermits,
     /// Or why addresses are not fetched.
     getter: Result<Getter, &'static str>,
     runtime: Handle,
@@ -46,7 +46,7 @@ impl Reaching {
     /// Nothing was fetched yet.
     pub(super) fn new(
         charts: Charts,
-        permits: BuildPermits,
+        permits: SharedPermits,
         getter: Result<Getter, &'static str>,
         runtime: Handle,
         is_verified_only: bool,

@@ -16,11 +16,14 @@ use helm::env::Env;
 use helm::render::{Mode, Release};
 use helm::template::{Request, render, text};
 use helmfile::{
-    Chart, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template, Unwanted, World,
+    Chart, Decrypt, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template,
+    Unwanted, World,
 };
+use objects::Masking;
 use sha2::{Digest as _, Sha256};
 use tree::{Entry, Files as _, Memory, RelPath};
 
+use super::decryption::{self, Decrypting};
 use super::fetching::{Fetching, Reaching};
 use super::files::Beside;
 use super::hooks::Hooks;
@@ -103,6 +106,8 @@ pub(super) struct Planned {
     pub(super) drawn: Vec<&'static str>,
     /// What a person has to know of it.
     pub(super) warnings: Vec<String>,
+    /// What was encrypted in the files of the source, and must not be told.
+    pub(super) hidden: Vec<Vec<u8>>,
 }
 
 /// A release as a helmfile asks for it.
@@ -148,6 +153,24 @@ const MOST_RELEASES: usize = 2_000;
 pub(super) fn plan(
     inputs: Inputs,
     reaching: Reaching,
+    decrypting: Option<Decrypting>,
+    stop: &Stop,
+    limit: Arc<TimeLimit>,
+) -> Result<Planned, String> {
+    let time = limit.clone();
+    let (planned, hidden) = decryption::during(decrypting, (stop, &time), |decrypt| {
+        made(inputs, reaching, decrypt, stop, limit)
+    })?;
+    let secrets = Masking::new(hidden.iter().cloned());
+    let planned = planned.map_err(|text| secrets.mask(&text))?;
+    let warnings = planned.warnings.iter().map(|text| secrets.mask(text)).collect();
+    Ok(Planned { warnings, hidden, ..planned })
+}
+
+fn made(
+    inputs: Inputs,
+    reaching: Reaching,
+    decrypt: Arc<dyn Decrypt>,
     stop: &Stop,
     limit: Arc<TimeLimit>,
 ) -> Result<Planned, String> {
@@ -161,7 +184,8 @@ pub(super) fn plan(
     let fetching = Fetching::new(files.clone(), &directory, reaching, limit)?;
     let world = World::new(files.clone(), inputs.variables, now.clone(), utc, random)
         .with_stop(stop.clone())
-        .with_fetch(Arc::new(fetching));
+        .with_fetch(Arc::new(fetching))
+        .with_decrypt(decrypt);
     let mut state_values_files = inputs.values_files;
     state_values_files.push(format!("{state}/values.yaml"));
     let settings = Settings {
@@ -198,7 +222,8 @@ pub(super) fn plan(
         within.key(kube_context, namespace, name)
     });
     let unwanted = unwanted.collect::<Result<Vec<Key>, String>>()?;
-    Ok(Planned { releases, unwanted, drawn: world.drawn(), warnings: all.warnings })
+    let (drawn, warnings) = (world.drawn(), all.warnings);
+    Ok(Planned { releases, unwanted, drawn, warnings, hidden: Vec::new() })
 }
 
 /// The working directory and the helmfile in it; an empty one for the default ones.

@@ -1,6 +1,7 @@
 //! What a Helmfile asks for, checked and with its defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ConfigKind;
@@ -8,16 +9,18 @@ use crds::helm::{HelmRelease, HelmReleaseSpec};
 use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
 use objects::Masking;
-use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake};
+use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake, reason};
 
 use super::places::Contexts;
 use super::plan::Planned;
-use super::{origin, places};
+use super::{decryption, origin, places};
 use crate::controllers::context::Context;
 use crate::controllers::helm_release::values::{self, Values};
 use crate::controllers::ignore_rules::ignored;
+use crate::controllers::kustomization::decryption::Decryption;
 use crate::controllers::reference::References;
 use crate::controllers::target::Wanted;
+use crate::controllers::unsupported::unsupported_text;
 
 /// What `envFrom` names cannot be read.
 const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
@@ -36,6 +39,12 @@ pub(crate) struct Timeouts {
     pub(super) timeout: Duration,
 }
 
+/// Fields that were given and have no support.
+pub(super) fn unsupported(spec: &HelmfileSpec) -> Vec<&'static str> {
+    let account = spec.decryption.as_ref().and_then(|it| it.service_account_name.as_ref());
+    account.map(|_| "spec.decryption.serviceAccountName").into_iter().collect()
+}
+
 /// Checks what can be checked without the cluster.
 pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
     let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
@@ -44,6 +53,10 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
             Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
         })
     };
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+    }
     origin::check(spec)?;
     places::check(spec)?;
     let interval = read("spec.interval", Some(&spec.interval), RETRY)?;
@@ -84,6 +97,8 @@ pub(crate) struct Named {
     pub(super) secrets: Masking,
     /// The clusters of those of `kubeContexts` that are in use.
     pub(super) contexts: Contexts,
+    /// What decrypts, if the spec says so.
+    pub(super) decryption: Option<Arc<Decryption>>,
 }
 
 impl Named {
@@ -94,11 +109,11 @@ impl Named {
     }
 }
 
-/// Reads what `valuesFrom`, `envFrom` and those of `kubeContexts` name that are in use.
+/// Reads what `valuesFrom`, `envFrom`, `decryption` and those of `kubeContexts` name that are in use.
 pub(super) async fn read(
     context: &Context,
     spec: &HelmfileSpec,
-    (namespace, name): (&str, &str),
+    (namespace, name, annotations): (&str, &str, &BTreeMap<String, String>),
     in_use: &BTreeSet<String>,
     references: &mut References,
 ) -> Result<Named, Rest> {
@@ -106,6 +121,8 @@ pub(super) async fn read(
     let wanted = Wanted::new(&context.settings, namespace, kube_config, account);
     let contexts = places::contexts(context, spec, &wanted, in_use, references).await;
     let variables = variables(spec, references, namespace).await;
+    let (settings, own) = (&context.settings, (namespace, annotations));
+    let decryption = decryption::read(settings, spec, own, references).await;
     // State values are put together as those of a HelmRelease are.
     let mut like = HelmRelease::new(
         name,
@@ -120,7 +137,8 @@ pub(super) async fn read(
     let text = helm::values::yaml(&map)
         .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
     let (variables, hidden) = variables?;
-    Ok(Named { values: text.into(), variables, secrets: secrets.with(hidden), contexts })
+    let (values, secrets) = (text.into(), secrets.with(hidden));
+    Ok(Named { values, variables, secrets, contexts, decryption: decryption? })
 }
 
 /// The environment variables, and those of them that came from Secrets.

@@ -1,0 +1,132 @@
+//! The keys of the person who runs a command: where sops looks for age identities.
+//!
+//! Elsewhere: what of a helmfile is encrypted (engine `helmfile`), decrypting (`sops`).
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use golang::meter::Stop;
+use helmfile::Decrypt;
+use sops::{Decryptor, Error, Format, Keys, MacPolicy, ServiceKey, Services};
+use zeroize::Zeroizing;
+
+/// Under the directory of configurations of a person.
+const FILE: &str = "sops/age/keys.txt";
+
+/// What is to be done if no key is the right one.
+const ADVICE: &str = "set SOPS_AGE_KEY or SOPS_AGE_KEY_FILE to an age key that decrypts it";
+
+/// What the environment says of keys.
+type Variables = fn(&str) -> Option<String>;
+
+/// Decrypts with the keys of the environment, which are read when the first file is decrypted.
+pub(super) struct OwnKeys {
+    variable: Variables,
+    keys: OnceLock<Result<Keys, String>>,
+    stop: Stop,
+}
+
+impl OwnKeys {
+    /// Those of this process.
+    pub(super) fn new(stop: &Stop) -> Self {
+        Self::of(|name| std::env::var(name).ok().filter(|it| !it.is_empty()), stop)
+    }
+
+    fn of(variable: Variables, stop: &Stop) -> Self {
+        Self { variable, keys: OnceLock::new(), stop: stop.clone() }
+    }
+
+    /// All keys that sops would take: those of both variables, and of the file if it is there.
+    fn read(&self) -> Result<Keys, String> {
+        let mut found: Vec<(String, Zeroizing<Vec<u8>>)> = Vec::new();
+        if let Some(text) = (self.variable)("SOPS_AGE_KEY") {
+            found.push(("SOPS_AGE_KEY".to_owned(), Zeroizing::new(text.into_bytes())));
+        }
+        let named = (self.variable)("SOPS_AGE_KEY_FILE").map(PathBuf::from);
+        let usual = self.usual().filter(|path| path.exists());
+        for path in named.into_iter().chain(usual) {
+            let shown = path.display().to_string();
+            let text =
+                std::fs::read(&path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+            found.push((shown, Zeroizing::new(text)));
+        }
+        if found.is_empty() {
+            return Err(format!("it is encrypted with SOPS, and there is no key: {ADVICE}"));
+        }
+        // The name says what kind of key it is.
+        let entries: Vec<(String, &[u8])> =
+            found.iter().map(|(name, text)| (format!("{name}.agekey"), text.as_slice())).collect();
+        let entries = entries.iter().map(|(name, text)| (name.as_str(), *text));
+        Keys::import("", entries).map_err(|error| match error {
+            Error::Import { name, problem, .. } => {
+                format!("{}: {problem}", name.trim_end_matches(".agekey"))
+            }
+            other => other.to_string(),
+        })
+    }
+
+    /// The file in which sops looks for keys.
+    fn usual(&self) -> Option<PathBuf> {
+        let home = || (self.variable)("HOME").map(PathBuf::from);
+        let of_system =
+            if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
+        let configurations = (self.variable)("XDG_CONFIG_HOME").map(PathBuf::from);
+        let configurations = configurations.or_else(|| home().map(|it| it.join(of_system)));
+        configurations.map(|it| it.join(FILE))
+    }
+}
+
+impl Decrypt for OwnKeys {
+    fn decrypt(&self, data: &[u8], format: Format) -> Result<Zeroizing<Vec<u8>>, String> {
+        let keys = self.keys.get_or_init(|| self.read()).as_ref().map_err(Clone::clone)?;
+        // As sops does it.
+        let decryptor = Decryptor::new(keys).with_mac(MacPolicy::Require);
+        let decryptor = decryptor.with_services(&NotAsked).with_stop(&self.stop);
+        decryptor.decrypt(data, format, format).map_err(|error| match error {
+            Error::DataKey(_) => format!("{error}\n\n{ADVICE}"),
+            other => other.to_string(),
+        })
+    }
+}
+
+/// Only the operator sends requests to services.
+struct NotAsked;
+
+impl Services for NotAsked {
+    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
+        Err(format!("this command does not ask {}, it knows age keys only", key.service()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(variable: Variables) -> String {
+        let keys = OwnKeys::of(variable, &Stop::default());
+        keys.decrypt(b"{}", Format::Json).unwrap_err()
+    }
+
+    #[test]
+    fn keys_are_read_from_the_places_of_sops() {
+        let usual = |variable: Variables| OwnKeys::of(variable, &Stop::default()).usual();
+        let file = |top: &str| Some(PathBuf::from(format!("{top}/sops/age/keys.txt")));
+        assert_eq!(usual(|name| (name == "XDG_CONFIG_HOME").then(|| "/x".to_owned())), file("/x"));
+        if !cfg!(target_os = "macos") {
+            let of_home = usual(|name| (name == "HOME").then(|| "/h".to_owned()));
+            assert_eq!(of_home, file("/h/.config"));
+        }
+        assert_eq!(usual(|_| None), None);
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_read_is_named_and_not_quoted() {
+        let missing =
+            why(|name| (name == "SOPS_AGE_KEY_FILE").then(|| "/nowhere/key.txt".to_owned()));
+        assert!(missing.starts_with("cannot read /nowhere/key.txt: "), "{missing}");
+        let wrong = why(|name| (name == "SOPS_AGE_KEY").then(|| "AGE-SECRET-KEY-1XXX".to_owned()));
+        assert!(wrong.starts_with("SOPS_AGE_KEY: ") && !wrong.contains("1XXX"), "{wrong}");
+        let none = why(|_| None);
+        assert!(none.contains("there is no key: set SOPS_AGE_KEY"), "{none}");
+    }
+}

@@ -1,0 +1,195 @@
+//! What of a helmfile is encrypted, decrypted while its plan is made.
+//!
+//! Elsewhere: the keys of a spec (`kustomization::decryption`), asking services for data keys
+//! (`kustomization::key_services`), what of a helmfile may be encrypted (engine `helmfile`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::helmfile::HelmfileSpec;
+use golang::meter::Stop;
+use helmfile::Decrypt;
+use reconcile::{Rest, Wake};
+use sops::{Error, Format, MacPolicy};
+use zeroize::Zeroizing;
+
+use super::HELMFILE_ERROR;
+use crate::controllers::kustomization::decryption::{Decryption, mac_policy, revealed_in_file};
+use crate::controllers::kustomization::key_services::KeyServices;
+use crate::controllers::reference::References;
+use crate::settings::Settings;
+use crate::time_limit::TimeLimit;
+
+/// Says why nothing is decrypted.
+const NO_KEYS: &str = "it is encrypted with SOPS: set `spec.decryption` of a Helmfile of helmfile.windlass.dev, and name \
+                       the Secret with the keys in `spec.decryption.secretRef`";
+
+/// What is to be done when no key is the right one.
+const ADVICE: &str = "add a key that decrypts it to the Secret of `spec.decryption.secretRef`";
+
+/// How many values may be decrypted for a plan: messages are searched for each of them, so that they do not show it.
+const MOST_HIDDEN: usize = 20_000;
+
+/// Files are nested less deeply than this needs.
+const STACK: usize = 16 << 20;
+
+/// Reads the keys that a spec names; nothing when it asks for no decryption.
+///
+/// Parity(helmfile 1.8): unless the annotation says otherwise, the MAC of a file has to be right, as for sops and vals.
+pub(super) async fn read(
+    settings: &Settings,
+    spec: &HelmfileSpec,
+    (namespace, annotations): (&str, &BTreeMap<String, String>),
+    references: &mut References,
+) -> Result<Option<Arc<Decryption>>, Rest> {
+    let Some(spec) = &spec.decryption else { return Ok(None) };
+    let mac = mac_policy(annotations, MacPolicy::Require)
+        .map_err(|text| Rest::Stalled(HELMFILE_ERROR, text))?;
+    let read = Decryption::with_keys(settings, (spec, namespace), mac, references).await;
+    let keys = read.map_err(|text| Rest::Failed(HELMFILE_ERROR, text, Wake::default()))?;
+    Ok(Some(Arc::new(keys)))
+}
+
+/// What decrypts for a plan.
+pub(super) struct Decrypting {
+    pub(super) keys: Arc<Decryption>,
+    pub(super) services: KeyServices,
+}
+
+/// What a plan came to, and what was hidden in the files that were decrypted for it.
+type Planned<T> = (T, Vec<Vec<u8>>);
+
+type Answer = Result<Zeroizing<Vec<u8>>, String>;
+
+/// A file to be decrypted.
+struct Question {
+    data: Vec<u8>,
+    format: Format,
+    answer: SyncSender<Answer>,
+}
+
+/// Has files decrypted by the thread that has the keys.
+struct Asking(Mutex<Sender<Question>>);
+
+impl Decrypt for Asking {
+    fn decrypt(&self, data: &[u8], format: Format) -> Answer {
+        let (answer, answered) = sync_channel(1);
+        let question = Question { data: data.to_owned(), format, answer };
+        let sent = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(question);
+        let answer = sent.ok().and_then(|()| answered.recv().ok());
+        answer.unwrap_or_else(|| Err("decrypting it was interrupted".to_owned()))
+    }
+}
+
+/// No keys.
+struct Locked;
+
+impl Decrypt for Locked {
+    fn decrypt(&self, _: &[u8], _: Format) -> Answer {
+        Err(NO_KEYS.to_owned())
+    }
+}
+
+/// Makes a plan with what decrypts for it.
+///
+/// Logins and answers of services last as long as the plan, and are borrowed by what asks: so it has a thread of its own.
+/// Nothing of the plan may keep what decrypts.
+///
+/// # Errors
+/// There is no thread for it, or it panicked.
+pub(super) fn during<T>(
+    decrypting: Option<Decrypting>,
+    (stop, time): (&Stop, &TimeLimit),
+    plan: impl FnOnce(Arc<dyn Decrypt>) -> T,
+) -> Result<Planned<T>, String> {
+    let Some(Decrypting { keys, services }) = decrypting else {
+        return Ok((plan(Arc::new(Locked)), Vec::new()));
+    };
+    let (ask, asked) = channel();
+    let (keys, services) = (&keys, &services);
+    std::thread::scope(move |scope| {
+        let thread = std::thread::Builder::new().name("decrypt".to_owned()).stack_size(STACK);
+        let answering =
+            thread.spawn_scoped(scope, move || answer_all(keys, services, asked, (stop, time)));
+        let answering = answering.map_err(|error| format!("failed to start a thread: {error}"))?;
+        // It ends when nobody can ask any more.
+        let planned = plan(Arc::new(Asking(Mutex::new(ask))));
+        let hidden = answering.join().map_err(|_| {
+            "decrypting panicked; this is a bug in windlass, please report it".to_owned()
+        })?;
+        Ok((planned, hidden))
+    })
+}
+
+/// Decrypts what is asked for, to the end of the plan; gives what was hidden.
+fn answer_all(
+    keys: &Decryption,
+    services: &KeyServices,
+    asked: Receiver<Question>,
+    (stop, time): (&Stop, &TimeLimit),
+) -> Vec<Vec<u8>> {
+    let services = keys.services(services, time);
+    let decryptor = keys.decryptor(&services, stop);
+    let mut hidden = BTreeSet::new();
+    for Question { data, format, answer } in asked {
+        let plain = decryptor.decrypt(&data, format, format).map_err(|error| match error {
+            Error::DataKey(_) => format!("{error}\n\n{ADVICE}"),
+            other => other.to_string(),
+        });
+        if let Ok(plain) = &plain {
+            hidden.extend(revealed_in_file(format, &data, plain));
+        }
+        let plain = plain.and_then(|plain| match hidden.len() > MOST_HIDDEN {
+            true => Err(format!(
+                "more than {MOST_HIDDEN} values are encrypted in files of the helmfile"
+            )),
+            false => Ok(plain),
+        });
+        // The plan may have been given up meanwhile.
+        answer.send(plain).ok();
+    }
+    hidden.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time_limit::TIME_LIMIT;
+
+    /// What a plan gets for a file.
+    fn answer(decrypting: Option<Decrypting>, data: &[u8]) -> Answer {
+        let stop = Stop::default();
+        let time = TimeLimit::start(TIME_LIMIT, &stop);
+        let planned = during(decrypting, (&stop, &time), |it| it.decrypt(data, Format::Yaml));
+        let (answer, hidden) = planned.unwrap();
+        assert_eq!(hidden, Vec::<Vec<u8>>::new());
+        answer
+    }
+
+    #[test]
+    fn without_keys_the_message_names_the_field() {
+        let why = answer(None, b"a: 1\n").unwrap_err();
+        assert!(why.contains("`spec.decryption.secretRef`"), "{why}");
+    }
+
+    #[test]
+    fn a_file_is_decrypted_beside_the_plan_which_gets_the_reason_if_it_is_not() {
+        let services = KeyServices::Refused("there are none");
+        let keys = Arc::new(Decryption::without_keys());
+        let why = answer(Some(Decrypting { keys, services }), b"a: 1\n").unwrap_err();
+        assert_eq!(why, "failed to load encrypted YAML data: sops metadata not found");
+    }
+
+    #[test]
+    fn a_plan_that_panics_does_not_leave_the_thread_waiting() {
+        let stop = Stop::default();
+        let time = TimeLimit::start(TIME_LIMIT, &stop);
+        let keys = Arc::new(Decryption::without_keys());
+        let services = KeyServices::Refused("there are none");
+        let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            during(Some(Decrypting { keys, services }), (&stop, &time), |_| panic!("on purpose"))
+        }));
+        assert!(planned.is_err());
+    }
+}
