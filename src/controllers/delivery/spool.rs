@@ -2,15 +2,13 @@
 //!
 //! A file for each, which is there before anything is sent and goes when the notification has come to its end. So one whose
 //! answer was lost with the process is sent once more, and none is lost. Where the disk takes nothing, they wait in memory.
-//! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones. Files are used again, since a file
-//! system looks long for an inode where many were freed just now.
+//! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones.
 //!
 //! Where there is no room, the namespace of which most waits makes some, so that no tenant drives out what others wait for.
 //! Here: files, and what waits for whom. Everything here may block. Below: who makes room (`spool/shares.rs`). Elsewhere: in
 //! which order they are sent (`lanes`).
 
 mod shares;
-mod spare;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::shares::Shares;
-use self::spare::Spare;
 use super::incidents::{Mark, Step};
 use super::lanes::Place;
 
@@ -131,7 +128,6 @@ struct State {
 pub(super) struct Spool {
     folder: PathBuf,
     bounds: Bounds,
-    spare: Spare,
     state: Mutex<State>,
 }
 
@@ -171,15 +167,13 @@ impl Spool {
             found.push((number, notification.place()));
         }
         found.sort_by_key(|(number, _)| *number);
-        let spare = Spare::new(storage);
-        (Self { folder, bounds, spare, state: Mutex::new(state) }, found)
+        (Self { folder, bounds, state: Mutex::new(state) }, found)
     }
 
     /// Where there is no folder at all.
     pub(super) fn in_memory() -> (Self, Vec<(u64, Place)>) {
         let (bounds, state) = (Bounds::default(), Mutex::default());
-        let spare = Spare::default();
-        (Self { folder: PathBuf::new(), bounds, spare, state }, Vec::new())
+        (Self { folder: PathBuf::new(), bounds, state }, Vec::new())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -219,7 +213,7 @@ impl Spool {
                 let Some(number) = state.shares.next(own, is_error, (!is_full).then_some(bytes))
                 else {
                     // It makes room itself.
-                    gone.iter().for_each(|number| self.spare.put(&self.path(*number)));
+                    gone.iter().for_each(|number| drop(fs::remove_file(self.path(*number))));
                     return put;
                 };
                 state.forget(number);
@@ -232,12 +226,12 @@ impl Spool {
             state.insert(number, &notification, bytes, Some(notification.clone()));
             number
         };
-        gone.iter().for_each(|number| self.spare.put(&self.path(*number)));
+        gone.iter().for_each(|number| drop(fs::remove_file(self.path(*number))));
         match self.write(number, &text) {
             Ok(()) => {
                 // Else it came to its end meanwhile.
                 if !self.state().written(number) {
-                    self.spare.put(&self.path(number));
+                    drop(fs::remove_file(self.path(number)));
                 }
             }
             Err(error) => {
@@ -250,7 +244,6 @@ impl Spool {
 
     fn write(&self, number: u64, text: &[u8]) -> io::Result<()> {
         let unfinished = self.folder.join(format!("{number:020}{UNFINISHED}"));
-        self.spare.take(&unfinished);
         let written = fs::write(&unfinished, text);
         let written = written.and_then(|()| fs::rename(&unfinished, self.path(number)));
         // A disk that is full has room again only if what was begun goes.
@@ -263,7 +256,7 @@ impl Spool {
             return Some(kept);
         }
         let found = read(&self.path(number));
-        // If it made room meanwhile, its file may be another's by now.
+        // It made room meanwhile.
         if !self.state().entries.contains_key(&number) {
             return None;
         }
@@ -281,7 +274,7 @@ impl Spool {
     pub(super) fn remove(&self, number: u64) {
         let known = self.state().forget(number);
         if known {
-            self.spare.put(&self.path(number));
+            drop(fs::remove_file(self.path(number)));
         }
     }
 }
@@ -395,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_of_what_is_in_files_is_in_memory_too_and_files_are_used_again() {
+    fn only_so_much_of_what_is_in_files_is_in_memory_too() {
         let folder = tempfile::tempdir().unwrap();
         let (spool, _) = Spool::open(folder.path(), Bounds::default());
         let message = "x".repeat(39_000);
@@ -411,10 +404,6 @@ mod tests {
             spool.remove(number);
         }
         assert_eq!(spool.state().kept, 0);
-        // A shorter one in a file that had a longer one.
-        spool.put(notification("info", "short"));
-        let (spool, found) = Spool::open(folder.path(), Bounds::default());
-        assert_eq!(messages(&spool, &found), ["short"]);
     }
 
     #[test]
