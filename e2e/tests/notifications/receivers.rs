@@ -5,6 +5,7 @@
 //! conformance notify`), tokens (`tokens.rs`), pushes and their effect (`main.rs`).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256, HMAC_SHA512};
@@ -21,6 +22,8 @@ const API: &str = "notification.toolkit.fluxcd.io/v1";
 const TOKEN: &str = "token-of-the-hook";
 /// Longest body that is read.
 const LONGEST: usize = 3 << 20;
+/// Longer than the pause between two lists of paths.
+const LISTED_AGAIN: Duration = Duration::from_millis(300);
 
 /// A request of a webhook.
 #[derive(Clone, Default)]
@@ -270,6 +273,8 @@ async fn judge(story: &Story, windlass: &Windlass, kind: &Type) -> Result<()> {
     let ready = story.await_ready(&Target::new(API, "Receiver", name)).await?;
     let path = ready.data["status"]["webhookPath"].as_str().context("no path")?.to_owned();
     let url = format!("{}{path}", windlass.webhooks());
+    // The request to another path of the type before had the paths listed, which is not done again at once.
+    tokio::time::sleep(LISTED_AGAIN).await;
 
     for (what, hook) in &kind.forged {
         let status = hook.send(&url).await?;
