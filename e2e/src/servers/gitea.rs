@@ -1,6 +1,6 @@
 //! Gitea, with its API, its webhooks, and Git over HTTP and SSH.
 //!
-//! Here: running it with one user, tokens, repositories that are pushed to, what its API is asked. TLS is in front of it where
+//! Here: running it with one user, tokens, repositories that are pushed to, requests to its API. TLS is in front of it where
 //! a story wants it (`tls_front`). Elsewhere: how it is built (`binaries`), other Git servers (`git_server`).
 
 use std::net::SocketAddr;
@@ -196,7 +196,7 @@ impl Gitea {
     }
 }
 
-/// Nothing beyond what stories use is started, so that it begins soon and calls nobody.
+/// Features that no story uses are off, so that it starts quickly and sends no requests to the internet.
 fn settings(folder: &Path, assets: &Path, [port, ssh_port]: [u16; 2]) -> String {
     let (folder, assets) = (folder.display(), assets.display());
     format!(

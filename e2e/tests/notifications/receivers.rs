@@ -261,7 +261,7 @@ async fn requested(story: &Story, name: &str) -> Result<Option<String>> {
 
 async fn judge(story: &Story, windlass: &Windlass, kind: &Type) -> Result<()> {
     let name = kind.name;
-    // Nobody has to serve it: what counts is that it is to be reconciled.
+    // Its source does not exist: the annotation that requests a reconciliation is what counts.
     story.kustomization(name, "none", json!({})).await?;
     let mut spec = kind.spec.clone();
     spec["type"] = json!(name);

@@ -225,7 +225,7 @@ impl Helmfile {
             yaml::read_map(&rendered).map_err(|_| "its plain content renders no map in YAML")?;
             rendered
         } else {
-            // Whoever reads it later would quote what is wrong with it.
+            // A later parser would quote the invalid line, which is plain text.
             plain.map(&mut |bytes| world.count(bytes))?;
             plain.text().to_vec()
         };

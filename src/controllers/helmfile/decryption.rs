@@ -113,7 +113,7 @@ pub(super) fn during<T>(
         let answering =
             thread.spawn_scoped(scope, move || answer_all(keys, services, asked, (stop, time)));
         let answering = answering.map_err(|error| format!("failed to start a thread: {error}"))?;
-        // It ends when nobody can ask any more.
+        // The thread ends once the plan has dropped its sender.
         let planned = plan(Arc::new(Asking(Mutex::new(ask))));
         let hidden = answering.join().map_err(|_| {
             "decrypting panicked; this is a bug in windlass, please report it".to_owned()
