@@ -1,0 +1,1 @@
+//! Nothing but features of crates that are not ours: see `Cargo.toml`.
