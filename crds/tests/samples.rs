@@ -1,6 +1,6 @@
 //! Every kind has a sample in `config/samples`, in a file that is named for it, such as `bucket.yaml` and `bucket-gcp.yaml`.
 //!
-//! Elsewhere: that samples say nothing that the types do not know (`xtask/src/tidy/samples.rs`).
+//! Elsewhere: that samples say nothing that the types do not know (`manifests.rs`).
 
 use std::collections::BTreeSet;
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::binaries::Binaries;
 use crate::control_plane::{ControlPlane, State};
+use testbed::binaries::Binaries;
 
 /// The name that is meant when none is given.
 pub const DEFAULT_NAME: &str = "dev";

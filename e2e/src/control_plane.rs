@@ -3,7 +3,7 @@
 //!
 //! Here: starting it in order, and what it hands out (kubeconfigs, logs).
 //! Elsewhere: the files it lives in (`state`), the flags of its programs (`programs`), its
-//! first objects (`first_objects`), the programs themselves (`crate::binaries`), how pods behave
+//! first objects (`first_objects`), the programs themselves (`testbed::binaries`), how pods behave
 //! (`testbed/kwok/stages.yaml`).
 
 mod first_objects;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::authority::Authority;
-use crate::binaries::Binaries;
 use crate::keeper::Keeper;
 use crate::random::Random;
+use testbed::binaries::Binaries;
 
 pub use kubeconfig::client;
 pub use state::State;

@@ -45,6 +45,10 @@ pub use bed::Bed;
 pub use story::{Story, Target};
 pub use windlass::{Windlass, create_crds};
 
+/// How much longer than a story says it waits, since others run beside it on a machine that may be slow: what comes at all
+/// comes no later for that.
+const PATIENCE: u32 = 4;
+
 /// Asks again and again until there is an answer.
 ///
 /// `Ok(None)` and errors both mean "not yet"; the last error is told when time is up.
@@ -53,6 +57,7 @@ pub async fn await_until<T>(
     timeout: Duration,
     mut ask: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
+    let timeout = timeout * PATIENCE;
     let deadline = Instant::now() + timeout;
     loop {
         let why = match ask().await {

@@ -11,17 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use testbed::ENVIRONMENT;
 
 use crate::control_plane::tail;
 use crate::keeper::Keeper;
 
 /// The logs of all programs that run now, for failure reports.
 static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// What the image sets in the environment of the program, besides paths.
-///
-/// glibc would keep memory for each of the threads that wait for a disk or build; two arenas are as many as threads that work.
-pub const ENVIRONMENT: [(&str, &str); 1] = [("MALLOC_ARENA_MAX", "2")];
 
 /// A running `windlass`. Ends with this process, or when dropped.
 #[derive(Debug)]

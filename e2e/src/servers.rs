@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 pub mod alertmanager;
 pub mod aws_identity;
 pub mod azurite;
+pub mod chart_archive;
 pub mod charts;
 pub mod gcs;
 pub mod gitea;

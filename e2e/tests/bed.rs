@@ -234,7 +234,7 @@ async fn nothing_is_left_after_a_test_run_is_killed() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let note = folder.path().join("note");
     let mut run = Command::new(std::env::current_exe()?)
-        .args(["--ignored", "--exact", "a_bed_for_another_story"])
+        .args(["--ignored", "--exact", "bed::a_bed_for_another_story"])
         .env("BED_NOTE", &note)
         .stdout(Stdio::null())
         .spawn()?;

@@ -1,7 +1,7 @@
 //! windlass is bootstrapped from a repository that it follows from then on: over SSH and HTTPS, twice, and from one that
 //! `flux bootstrap` made.
 //!
-//! A test binary of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the files
+//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the files
 //! (`src/cli/bootstrap/layout/tests.rs`), installation without a repository (`installation.rs`).
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,7 @@
 //! `windlass bootstrap gitea` at a real Gitea: it creates the repository, registers the key, and changes nothing when it is run
 //! again.
 //!
-//! A test binary of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: any other Git server
+//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: any other Git server
 //! (`bootstrap.rs`), notifications to Gitea (`services/gitea.rs`).
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The API server goes, lags, refuses and forgets, and windlass goes on by itself.
 //!
-//! A test binary of its own, because each story here has a windlass of its own, which talks to the API server through
+//! In a process of its own, because each story here has a windlass of its own, which talks to the API server through
 //! a proxy of its own. Elsewhere: windlass that dies (`restarts.rs`, `cargo xtask crash`), all of it at random
 //! (`cargo xtask soak`).
 

@@ -1,7 +1,7 @@
 //! windlass is installed, checked, upgraded and taken away by its own commands; a process with the token of the
 //! installation works.
 //!
-//! A test binary of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the manifests
+//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the manifests
 //! (`src/cli/install/manifests/tests.rs`); the rights that every other story has are those of the installation, too.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! windlass takes a cluster over from Flux, and gives it back: nothing that is managed is written.
 //!
-//! A test binary of its own, because CRDs and ClusterRoles are of the whole cluster. Here Flux is its Deployments, whose
+//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Here Flux is its Deployments, whose
 //! Pods have no processes. Elsewhere: who may act beside whom (`leader.rs`), the real helm-controller (`releases_alone`).
 
 use std::time::Duration;

@@ -17,8 +17,8 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts, newest};
 use e2e::harness::{Story, Target, Windlass, create_crds};
 use e2e::operator::{self, Operator};
-use e2e::oracle::Oracle;
 use serde_json::json;
+use testbed::oracle::Oracle;
 use tokio::process::Command;
 
 const KUSTOMIZATIONS: usize = 50;

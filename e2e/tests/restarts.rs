@@ -1,6 +1,6 @@
 //! windlass is killed, stopped and started again, and nobody notices; what depends on its flags.
 //!
-//! A test binary of its own, because each story here has a windlass of its own, which watches
+//! In a process of its own, because each story here has a windlass of its own, which watches
 //! that story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
 
 use std::sync::atomic::AtomicUsize;

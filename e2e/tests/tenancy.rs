@@ -1,6 +1,6 @@
 //! Tenants: objects are applied as whom the spec says, where the spec says, and nowhere else.
 //!
-//! A test binary of its own, because each story here has a windlass with flags of its own, which watches that
+//! In a process of its own, because each story here has a windlass with flags of its own, which watches that
 //! story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
 
 use std::time::Duration;

@@ -1,156 +1,47 @@
-//! `cargo xtask demo`: windlass at work on a real control plane, told step by step.
+//! `cargo xtask demo`: compiles what the demo needs side by side, and starts it.
 //!
-//! Here: the order of the scenes, and what remains to be seen afterwards.
-//! Elsewhere: the scenes (`scene`, `incident`), how they are shown (`narration`, `picture`), the manifests
-//! (`repository/`, `chart/`, `fleet.yaml`, `releases.yaml`), starting everything (`crate::installation`).
+//! Elsewhere: the demo itself (`tools/demo`), building the control plane (`testbed::binaries`).
 
-mod incident;
-mod narration;
-mod picture;
-mod scene;
+use testbed::binaries::Binaries;
+use testbed::machine;
+use testbed::progress::{dim, step};
 
-use std::path::PathBuf;
-use std::time::Instant;
+use crate::tool::{Arguments, DEMO};
 
-use anyhow::Context as _;
-use clap::Args;
-use e2e::git_server::Repository;
-use tokio::runtime::Runtime;
-
-use crate::installation::{Build, Installation};
-use crate::progress::{bold, dim, green, spell};
-
-use narration::{output, title, typed};
-
-/// How the demo ends.
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// End after the last scene instead of waiting for Ctrl-C
-    #[arg(long)]
-    once: bool,
-    /// Write what was shown as an SVG to a file
-    #[arg(long, value_name = "FILE")]
-    picture: Option<PathBuf>,
-}
-
-/// The first commit of the repository.
-const FILES: [(&str, &str); 6] = [
-    (
-        "infrastructure/namespace.yaml",
-        include_str!("demo/repository/infrastructure/namespace.yaml"),
-    ),
-    ("infrastructure/settings.yaml", include_str!("demo/repository/infrastructure/settings.yaml")),
-    ("database/statefulset.yaml", include_str!("demo/repository/database/statefulset.yaml")),
-    ("database/service.yaml", include_str!("demo/repository/database/service.yaml")),
-    ("shop/deployment.yaml", include_str!("demo/repository/shop/deployment.yaml")),
-    ("shop/service.yaml", include_str!("demo/repository/shop/service.yaml")),
-];
-
-/// What the scenes are played with.
-struct Demo {
-    installation: Installation,
-    repository: Repository,
-}
-
-/// Starts everything, plays the scenes and, unless `--once`, leaves everything running until Ctrl-C.
+/// Builds and starts it.
 ///
 /// # Errors
-/// The scene that did not come true within its limit, with the objects' state and the end of windlass's log.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    let runtime = Runtime::new().context("cannot start the runtime")?;
-    let installation = Installation::start(&runtime, Build::Debug, &[])?;
-    let repository = installation.git().repository("fleet")?;
-    let mut demo = Demo { installation, repository };
-    runtime.block_on(async {
-        // They are there for as long as everything keeps running.
-        let servers = incident::Servers::start().await?;
-        if let Err(error) = demo.play(&servers).await {
-            return Err(demo.installation.explain(&error));
-        }
-        if let Some(file) = &options.picture {
-            // Where the files of this demo are says nothing to those who see the picture.
-            let folder = format!("{}/", demo.installation.git().folder().display());
-            let said = narration::said().iter().map(|line| line.replace(&folder, "")).collect();
-            std::fs::write(file, picture::svg(said)).with_context(|| file.display().to_string())?;
-        }
-        eprintln!("\n{} after {}", green("✔ all of it came true"), spell(begun.elapsed()));
-        if !options.once {
-            demo.invite()?;
-            tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
-            eprintln!("\nstopping everything");
-        }
-        Ok(())
-    })
-}
-
-impl Demo {
-    async fn play(&mut self, servers: &incident::Servers) -> anyhow::Result<()> {
-        title("a commit becomes objects, in the order of dependsOn");
-        let commit = self.repository.commit(&FILES, "The shop")?;
-        self.objects_appear_in_order(&commit).await?;
-        self.installation.check()?;
-        title("changes made by hand do not last");
-        self.edits_are_put_back().await?;
-        self.installation.check()?;
-        title("a suspended object waits; a resumed one catches up");
-        self.a_suspended_object_waits(&commit).await?;
-        self.installation.check()?;
-        title("a chart becomes a release, a bundle in S3 becomes objects");
-        self.a_chart_and_a_bundle(servers).await?;
-        self.installation.check()?;
-        title("an incident: the release is suspended, everything else goes on");
-        self.an_incident(servers).await?;
-        self.installation.check()
+/// What does not build, or the demo's own failure.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let asks_for_help = arguments.as_slice().iter().any(|it| it == "--help" || it == "-h");
+    let names_cluster =
+        arguments.as_slice().iter().any(|it| it.to_string_lossy().starts_with("--kubeconfig"));
+    if asks_for_help {
+        return DEMO.run(arguments.as_slice());
     }
-
-    /// Says how to go on alone.
-    fn invite(&self) -> anyhow::Result<()> {
-        let installation = &self.installation;
-        let url = installation.git().url(&self.repository);
-        eprintln!("\n{}", bold("everything keeps running; look around in another terminal"));
-        output(&format!(
-            "export KUBECONFIG={}\nexport PATH={}:\"$PATH\"",
-            installation.kubeconfig().display(),
-            installation.programs().display(),
-        ));
-        output(
-            "kubectl get gitrepositories,kustomizations -A\nkubectl -n shop get all\nkubectl get events -A",
-        );
-        eprintln!(
-            "{}",
-            dim("change something: clone, commit, push, and say that there is something new")
-        );
-        output(&format!(
-            "git clone {url} && cd {}\ngit commit -a -m \"…\" && git push\n{}",
-            self.repository.name(),
-            typed(&scene::reconcile_now("\"$(date +%s)\"")),
-        ));
-        eprintln!("{}", dim("the log of windlass"));
-        output(&format!("tail -f {}", installation.log().display()));
-        eprintln!("{}", bold("Ctrl-C ends it; nothing is left behind"));
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_file_of_the_repository_is_in_the_first_commit() {
-        let folder = crate::root().join("xtask/src/demo/repository");
-        let mut found = Vec::new();
-        for part in std::fs::read_dir(&folder).unwrap() {
-            let part = part.unwrap().path();
-            for file in std::fs::read_dir(&part).unwrap() {
-                let path = file.unwrap().path();
-                found.push(path.strip_prefix(&folder).unwrap().to_string_lossy().into_owned());
-            }
+    let compile = || {
+        step("windlass and the demo, compiled from Rust", || {
+            DEMO.build_with_progress(&["windlass"])
+        })
+    };
+    let present = if names_cluster { None } else { Binaries::present()? };
+    if names_cluster {
+        compile()?;
+    } else {
+        if let Some(folder) = &present {
+            let names = Binaries::names_in(folder).join(", ");
+            eprintln!("  {}", dim(&format!("{names}: those of {} are used", folder.display())));
         }
-        let mut known: Vec<String> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
-        found.sort();
-        known.sort();
-        assert_eq!(found, known);
+        step("what the machine needs", machine::ensure)?;
+        // Compilers of Rust and Go share no lock, and each of them has phases in which it uses one core only.
+        std::thread::scope(|scope| {
+            let programs = scope.spawn(|| {
+                step("control plane", || Binaries::ensure_with(present.as_deref()).map(drop))
+            });
+            let rust = compile();
+            let go = programs.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a build panicked")));
+            go.and(rust)
+        })?;
     }
+    DEMO.start_with(arguments.as_slice(), present.map(|folder| ("KUBEBUILDER_ASSETS", folder)))
 }

@@ -17,7 +17,7 @@ use clap::Args;
 use sha2::{Digest as _, Sha256};
 
 use crate::image::{self, Platform};
-use crate::progress::{dim, step};
+use testbed::progress::{dim, step};
 
 /// Shells whose completions are in the archive.
 const SHELLS: [&str; 3] = ["bash", "fish", "zsh"];
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Some(program) => program.clone(),
         None => step("windlass, optimised", || image::build(&commit, Platform::of_machine()))?,
     };
-    let out = crate::root().join(&options.out);
+    let out = testbed::root().join(&options.out);
     let names = step("files of the release", || make(&program, &out))?;
     eprintln!("{} {}", dim("release:"), out.display());
     for name in names {
@@ -70,7 +70,7 @@ fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
     let top = top.path();
     fs::copy(program, top.join("windlass"))?;
     for file in ["LICENSE", "README.md"] {
-        fs::copy(crate::root().join(file), top.join(file))?;
+        fs::copy(testbed::root().join(file), top.join(file))?;
     }
     fs::create_dir(top.join("completions"))?;
     for shell in SHELLS {
@@ -90,11 +90,11 @@ fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
         };
         fs::write(out.join(name), manifests)?;
     }
-    let chart = pack::archive(&crate::root().join("deploy/chart"), "windlass")?;
+    let chart = pack::archive(&testbed::root().join("deploy/chart"), "windlass")?;
     fs::write(out.join(format!("windlass-{version}.tgz")), chart)?;
     let list = image::components::list(&said.version, Platform::of_machine())?;
     fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
-    let changelog = fs::read_to_string(crate::root().join("CHANGELOG.md"))?;
+    let changelog = fs::read_to_string(testbed::root().join("CHANGELOG.md"))?;
     fs::write(out.join("notes.md"), notes::of(&changelog, version)?)?;
     checksums(out)
 }

@@ -18,10 +18,11 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use crate::installation::{Installation, Serving, released};
-use crate::progress::{dim, green, step};
+use crate::tool::E2E;
 use layout::Config;
 pub(crate) use platform::Platform;
+use testbed::progress::{dim, green, step};
+use testbed::released;
 
 /// The variable by which a build is told its commit (`windlass version`).
 const COMMIT: &str = "WINDLASS_COMMIT";
@@ -67,7 +68,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         said.platform
     );
     let version = said.version;
-    let out = crate::root().join(&options.out);
+    let out = testbed::root().join(&options.out);
     let top = out.join("root");
     step("root file system", || root::make(&top, &program, platform))?;
     let list = step("list of components", || components::list(&version, platform))?;
@@ -94,7 +95,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// When the checkout has none.
 pub(crate) fn commit() -> anyhow::Result<String> {
     let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).current_dir(crate::root()).output();
+        let output = Command::new("git").args(arguments).current_dir(testbed::root()).output();
         let output = output.context("git cannot be started")?;
         ensure!(output.status.success(), "git {}: no commit", arguments.join(" "));
         Ok::<_, anyhow::Error>(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -118,7 +119,7 @@ pub(crate) fn build(commit: &str, platform: Platform) -> anyhow::Result<PathBuf>
         .args(arguments)
         .envs(variables)
         .env(COMMIT, commit)
-        .current_dir(crate::root())
+        .current_dir(testbed::root())
         .status()
         .context("cargo cannot be started")?;
     ensure!(status.success(), "windlass does not build");
@@ -176,8 +177,5 @@ fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
         root::PROGRAM,
         root::STORAGE,
     );
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let lines = [line];
-    let mut installation = Installation::start_with(&runtime, Serving::Programs(&lines, &[]))?;
-    installation.await_ready()
+    E2E.run(&["try".into(), line.into()])
 }

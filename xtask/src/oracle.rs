@@ -1,11 +1,11 @@
 //! `cargo xtask oracle`: the real Helm, Kustomize and helmfile, to play with.
 //!
-//! Here: the command line. Elsewhere: which versions and how they are built (`e2e::oracle`), comparing (`compare`).
+//! Here: the command line. Elsewhere: which versions and how they are built (`testbed::oracle`), comparing (`compare`).
 
 use clap::Subcommand;
-use e2e::oracle::Oracle;
+use testbed::oracle::Oracle;
 
-use crate::progress::step;
+use testbed::progress::step;
 
 /// Which program.
 #[derive(Debug, Clone, Copy, Subcommand)]

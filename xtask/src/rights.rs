@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use crate::root;
+use testbed::root;
 
 /// The rights of the program.
 const OWN: &str = "deploy/chart/files/base/rbac.yaml";

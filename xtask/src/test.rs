@@ -1,43 +1,24 @@
-//! `cargo xtask test`: what CI runs, in the order in which faults are cheapest to find; `--thorough` runs more.
+//! `cargo xtask test`: what CI runs. Everything is compiled once, with the lints of clippy, and then run side by side.
+//!
+//! Here: the options, and the order. Elsewhere: compiling (`build`), running programs side by side (`jobs`), which
+//! programs there are (`plan`), what a change can break (`changed`), where the time goes (`timings`).
 
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+mod build;
+mod changed;
+mod jobs;
+mod plan;
+mod timings;
 
-use anyhow::{Context as _, bail};
+use std::time::Instant;
+
 use clap::Args;
+use testbed::binaries::Binaries;
+use testbed::machine;
+use testbed::progress;
 
-use crate::progress::{self, step};
-use crate::{compare, crash, fuzz, rights, root, setup, soak};
-
-/// The test binaries of `e2e`: what runs against real servers, most of them with a control plane of their own.
-const STORIES: [&str; 25] = [
-    "bed",
-    "bootstrap",
-    "bootstrap_at_gitea",
-    "bucket",
-    "charts",
-    "cli",
-    "clouds",
-    "faults",
-    "installation",
-    "kinds",
-    "leader",
-    "migration",
-    "migration_of_flux",
-    "notifications",
-    "oci",
-    "poison",
-    "references",
-    "releases",
-    "releases_alone",
-    "restarts",
-    "services",
-    "shards",
-    "sources",
-    "stories",
-    "tenancy",
-];
+use crate::rights;
+use build::Build;
+use timings::Timings;
 
 /// What to leave out, and what to run beyond what CI runs.
 #[derive(Debug, Args)]
@@ -50,86 +31,92 @@ pub(crate) struct Options {
     /// Leave out the stories on a control plane
     #[arg(long)]
     no_cluster: bool,
+    /// Only what the changes since a commit can break: tests of the crates that depend on them, and their stories
+    #[arg(long, value_name = "REV", num_args = 0..=1, default_missing_value = "HEAD")]
+    changed: Option<String>,
+    /// Also the crates that took longest to compile
+    #[arg(long)]
+    timings: bool,
+    /// How many programs run at once
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=32))]
+    jobs: u8,
+    /// Run the stories that often, one time after the other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    repeat: u8,
     /// Only tests whose name contains this
     filter: Option<String>,
 }
 
-/// Runs everything; the first fault ends it.
+/// Runs everything; the first step that fails ends it, once all programs of that step have ended.
 ///
 /// # Errors
 /// Names the step that failed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let begun = Instant::now();
-    step("what the machine needs", setup::ensure)?;
-    step("format", || cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;
-    step("lints", || {
-        cargo(
-            &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
-            "clippy found something",
-        )
-    })?;
-    let filter: Vec<&str> = options.filter.as_deref().into_iter().collect();
-    step("unit, golden and loopback tests", || {
-        let mut arguments = vec!["test", "--workspace"];
-        arguments.extend(&filter);
-        arguments.extend(["--", "--quiet"]);
-        cargo(&arguments, "a test failed")
-    })?;
-    if options.filter.is_none() {
-        step("our charts and overlays, as recorded", compare::recorded)?;
-        step("what tenants write, changed at random", || {
-            fuzz::all(Duration::from_secs(u64::from(fuzz::CI_MINUTES) * 60))
-        })?;
-    }
-    if !options.no_cluster {
-        step("what the stories need", setup::ensure_for_stories)?;
-        step("control plane binaries", || e2e::binaries::Binaries::ensure().map(drop))?;
-        step("the program", || cargo(&["build", "--workspace"], "it does not build"))?;
-        let recorded = tempfile::tempdir()?;
-        step("stories on a control plane", || {
-            let features = if options.thorough { "e2e/thorough" } else { "e2e/stories" };
-            let mut arguments = vec!["test", "--workspace", "--features", features];
-            for binary in STORIES {
-                arguments.extend(["--test", binary]);
-            }
-            arguments.extend(&filter);
-            // Stories mostly wait, so more of them than there are processors may run at once.
-            arguments.extend(["--", "--test-threads", "8"]);
-            let requests = (e2e::harness::requests::FOLDER, recorded.path());
-            cargo_with(&arguments, Some(requests), "a story failed")
-        })?;
-        if options.filter.is_none() {
-            step("rights that the stories used", || rights::check(recorded.path()))?;
-        }
-        if options.filter.is_none() {
-            let sample = crash::Options::sample(if options.thorough { 16 } else { 4 });
-            step("crash law, a sample", || crash::run(&sample))?;
-            step("soak, two minutes", || soak::run(&soak::Options::ci()))?;
-        }
-    }
+    let mut timings = Timings::default();
+    let outcome = steps(options, &mut timings);
+    eprintln!("\n{}", timings.table(options.timings));
+    outcome?;
     eprintln!("{} in {}", progress::green("everything passed"), progress::spell(begun.elapsed()));
     Ok(())
 }
 
-fn cargo(arguments: &[&str], advice: &str) -> anyhow::Result<()> {
-    cargo_with(arguments, None, advice)
-}
-
-/// The same with a folder in the environment.
-fn cargo_with(
-    arguments: &[&str],
-    folder: Option<(&str, &Path)>,
-    advice: &str,
-) -> anyhow::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(arguments)
-        .envs(folder)
-        .current_dir(root())
-        .status()
-        .context("cargo cannot be started")?;
-    if !status.success() {
-        bail!("{advice} (cargo {})", arguments.join(" "));
+fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
+    let selection = match &options.changed {
+        Some(revision) => changed::selection(revision)?,
+        None => changed::Selection::everything(),
+    };
+    timings.step("what the machine needs", machine::ensure)?;
+    timings.step("format", || build::cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;
+    let has_stories = !options.no_cluster && selection.has_stories();
+    if has_stories {
+        timings.step("what the stories need", machine::ensure_for_stories)?;
+    }
+    let compile = |timings: &mut Timings| {
+        let build =
+            Build { has_stories, is_thorough: options.thorough, packages: selection.packages() };
+        let tests = timings.compile("compile, with lints", || build.run())?;
+        timings.step("examples in documentation", || build.documentation())?;
+        Ok::<_, anyhow::Error>(tests)
+    };
+    let tests = if has_stories {
+        // Compilers of Rust and Go share no lock.
+        std::thread::scope(|scope| {
+            let programs = scope.spawn(|| Binaries::ensure().map(drop));
+            let tests = compile(timings);
+            let waits =
+                || programs.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a build panicked")));
+            timings.step("control plane, compiled from Go meanwhile", waits)?;
+            tests
+        })?
+    } else {
+        compile(timings)?
+    };
+    let recorded = tempfile::tempdir()?;
+    let scope = plan::Scope {
+        tests: &tests,
+        selection: &selection,
+        filter: options.filter.as_deref(),
+        is_thorough: options.thorough,
+        requests: recorded.path(),
+    };
+    // What takes longest first, so that nothing is waited for alone at the end.
+    let mut all = Vec::new();
+    if has_stories {
+        all.extend(plan::stories(&scope)?);
+    }
+    if options.filter.is_none() && selection.is_everything() {
+        all.extend(plan::beyond_tests(&scope, !options.no_cluster)?);
+    }
+    all.extend(plan::units(&scope)?);
+    let times = usize::from(options.repeat);
+    timings.jobs("tests, side by side", || jobs::run(all, usize::from(options.jobs)))?;
+    for time in 1..times {
+        let name = format!("stories, time {} of {times}", time + 1);
+        timings.jobs(&name, || jobs::run(plan::stories(&scope)?, usize::from(options.jobs)))?;
+    }
+    if has_stories && options.filter.is_none() && selection.is_everything() {
+        timings.step("rights that the stories used", || rights::check(recorded.path()))?;
     }
     Ok(())
 }

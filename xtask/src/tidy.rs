@@ -1,27 +1,27 @@
 //! The rules of the project that no compiler checks, as tests: `cargo test -p xtask`.
 //!
 //! Here: finding files, and failing with a list of faults.
-//! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `layers`, `licence`), source files
-//! (`source_file`), leftovers of tools (`leftovers`), settings of the tools (`lints`), samples (`samples`), pages (`pages`),
-//! words (`words`), CRDs (`crate::crds`),
-//! recorded answers (`crate::conformance`).
+//! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `layers`, `licence`), how often it is compiled (`features`), source files
+//! (`source_file`), leftovers of tools (`leftovers`), settings of the tools (`lints`), pages (`pages`),
+//! words (`words`), CRDs (`tools/crd-manifests`),
+//! recorded answers (`tools/conformance`).
 //!
 //! Every check is a function over text or names that returns faults, so a bad example can show that it finds some.
 #![cfg(test)]
 
 mod dependencies;
+mod features;
 mod layers;
 mod leftovers;
 mod licence;
 mod lints;
 mod pages;
-mod samples;
 mod source_file;
 mod words;
 
 use std::path::{Path, PathBuf};
 
-use crate::root;
+use testbed::root;
 
 /// Folders that hold nothing of ours.
 const FOREIGN: [&str; 2] = ["target", "node_modules"];

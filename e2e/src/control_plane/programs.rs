@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::state::{State, write_private};
-use crate::binaries::{Binaries, testbed};
+use testbed::binaries::{Binaries, testbed};
 
 /// A program that is about to be started.
 pub(super) struct Program {

@@ -216,7 +216,7 @@ impl State {
 }
 
 fn clusters() -> Result<PathBuf> {
-    Ok(crate::binaries::cache()?.join("clusters"))
+    Ok(testbed::binaries::cache()?.join("clusters"))
 }
 
 /// Writes a file that only its owner can read.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Story, Target};
 use crate::git_server::{Access, GitServer, Repository};
-use crate::oracle::Oracle;
+use testbed::oracle::Oracle;
 
 /// Within what time everything happens that is not waited for on purpose. Long, because it is
 /// only ever waited for by a story that fails.

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::flux::{NEVER, REQUESTED_AT, SOON, condition};
 use super::manifests::{Pods, deployment, job};
 use super::{Story, Target};
-use crate::oracle::Oracle;
 use crate::servers::charts::ChartServer;
+use testbed::oracle::Oracle;
 
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 

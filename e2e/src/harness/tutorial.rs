@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::Story;
-use crate::binaries::Binaries;
 use crate::operator;
+use testbed::binaries::Binaries;
 
 /// The commands in the `sh` blocks of a page, in order.
 pub fn commands(page: &str) -> Vec<String> {

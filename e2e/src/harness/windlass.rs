@@ -183,8 +183,8 @@ static SHARED: OnceCell<Mutex<Windlass>> = OnceCell::const_new();
 /// Whether a story of this test run has a windlass of its own.
 static HAS_OWN: AtomicBool = AtomicBool::new(false);
 
-const TWO: &str = "a story with a windlass of its own is in a binary whose stories share one, which would reconcile the \
-    same objects; move it to another binary";
+const TWO: &str = "a story with a windlass of its own is in a process whose stories share one, which would reconcile the \
+    same objects; run each module of stories in a process of its own";
 
 /// The windlass that the stories of a test run share. It watches every namespace.
 ///

@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 use super::log::Log;
 use super::s3::{encoded, hmac, path_encoded};
-use crate::binaries::packages;
 use crate::control_plane::{free_ports, tail};
 use crate::keeper::Keeper;
+use testbed::binaries::packages;
 
 /// The account that the server knows.
 pub const ACCOUNT: &str = "shop";

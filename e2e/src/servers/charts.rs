@@ -1,7 +1,7 @@
 //! A chart repository as most are: files behind a web server, made by the real `helm`.
 //!
 //! Here: packing charts, their index, serving both and counting what was asked.
-//! Elsewhere: where `helm` comes from ([`crate::oracle`]).
+//! Elsewhere: where `helm` comes from ([`testbed::oracle`]).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::oracle::Oracle;
+use testbed::oracle::Oracle;
 
 /// Files behind HTTP on loopback. Ends, with its files, when dropped.
 pub struct ChartServer {

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 
 use super::log::Log;
 use super::s3::encoded;
-use crate::binaries::{GO, Recipe, Set};
 use crate::control_plane::{free_ports, tail};
 use crate::keeper::Keeper;
+use testbed::binaries::{GO, Recipe, Set};
 
 const FAKE_GCS_SERVER: Set = Set {
     recipes: &[Recipe::plain("fake-gcs-server", "github.com/fsouza/fake-gcs-server")],

@@ -13,11 +13,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::binaries::{GO, Lacks, Recipe, Set, module};
 use crate::control_plane::{free_ports, tail, write_private};
 use crate::git_server::Repository;
 use crate::harness::await_until;
 use crate::keeper::Keeper;
+use testbed::binaries::{GO, Lacks, Recipe, Set, module};
 
 /// The user of the server, who may do everything.
 pub const USER: &str = "walker";
@@ -224,7 +224,7 @@ fn settings(folder: &Path, assets: &Path, [port, ssh_port]: [u16; 2]) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binaries::testbed;
+    use testbed::binaries::testbed;
 
     #[test]
     fn the_version_that_is_named_is_the_one_that_is_built() {

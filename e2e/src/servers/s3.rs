@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::authority::Authority;
-use crate::binaries::{GO, Recipe, Set};
 use crate::control_plane::{free_ports, tail};
 use crate::keeper::Keeper;
+use testbed::binaries::{GO, Recipe, Set};
 
 /// The key that the server knows.
 pub const ACCESS: &str = "windlass-access";

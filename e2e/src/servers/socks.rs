@@ -11,9 +11,9 @@ use anyhow::{Result, ensure};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::binaries::{GO, Recipe, Set};
 use crate::control_plane::{free_ports, tail};
 use crate::keeper::Keeper;
+use testbed::binaries::{GO, Recipe, Set};
 
 const SOCKS: Set = Set {
     recipes: &[Recipe::plain("socks", ".")],

@@ -89,7 +89,7 @@ fn ways(
 fn run(folder: &TempDir, endpoint: &str, variables: Variables) -> Result<(bool, String)> {
     let home = folder.path().display().to_string();
     let always = [("HOME", home), ("TEST_ENDPOINT", endpoint.to_owned())];
-    again("environment::as_the_environment_says", always.into_iter().chain(variables))
+    again("bucket::environment::as_the_environment_says", always.into_iter().chain(variables))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -155,7 +155,7 @@ impl Clouds {
             ("TEST_IDENTITY", who.to_owned()),
         ];
         let variables = always.iter().chain(variables).cloned();
-        let (is_fine, said) = again("logins::as_the_cloud_says", variables)?;
+        let (is_fine, said) = again("bucket::logins::as_the_cloud_says", variables)?;
         let asked = seen().clone();
         Ok((is_fine, said, asked))
     }

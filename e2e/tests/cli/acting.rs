@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use crate::windlass;
+use crate::cli::windlass;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result<()> {

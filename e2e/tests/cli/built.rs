@@ -8,7 +8,7 @@ use e2e::harness::{Story, Target};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use crate::windlass;
+use crate::cli::windlass;
 
 const SECRET: &str = "{apiVersion: v1, kind: Secret, metadata: {name: hidden}, stringData: {password: hunter2-and-more}}\n";
 

@@ -11,7 +11,7 @@ use e2e::harness::{Story, Target};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::windlass;
+use crate::cli::windlass;
 
 fn secret(password: &str) -> String {
     format!(

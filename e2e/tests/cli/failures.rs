@@ -11,7 +11,7 @@ use e2e::servers::web::WebServer;
 use e2e::servers::webhook::{Answer, Webhook};
 use serde_json::json;
 
-use crate::incidents::await_cause;
+use crate::cli::incidents::await_cause;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_wrong_credentials_digests_and_specs_of_sources() -> Result<()> {

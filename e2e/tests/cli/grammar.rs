@@ -5,7 +5,7 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
-use crate::{Said, anywhere, windlass};
+use crate::cli::{Said, anywhere, windlass};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_is_named_by_kind_plural_short_name_and_subject() -> Result<()> {

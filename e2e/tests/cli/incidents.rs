@@ -7,7 +7,7 @@ use e2e::harness::release::{Charts, by_value, hook};
 use e2e::harness::{Story, Target};
 use serde_json::{Value, json};
 
-use crate::windlass;
+use crate::cli::windlass;
 
 /// Waits until the first line of `why`, which has two seconds, has all of some parts; `{ns}` is the namespace.
 pub(crate) async fn await_cause(

@@ -7,7 +7,7 @@ use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
-use crate::{Said, anywhere, windlass};
+use crate::cli::{Said, anywhere, windlass};
 
 /// A Pod that looks like one of windlass's.
 const WINDLASS: &str = "

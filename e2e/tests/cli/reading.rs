@@ -5,7 +5,7 @@ use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
-use crate::windlass;
+use crate::cli::windlass;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_applied_is_read_from_both_ends() -> Result<()> {

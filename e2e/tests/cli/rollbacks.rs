@@ -7,7 +7,7 @@ use e2e::harness::{Story, Target};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::windlass;
+use crate::cli::windlass;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()> {

@@ -16,7 +16,9 @@ use e2e::names::Names;
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::tokens::{AUDIENCE, EMAIL, GOOGLE, Issuer, Keys, SUBJECT, claims, now, unsigned_token};
+use crate::notifications::tokens::{
+    AUDIENCE, EMAIL, GOOGLE, Issuer, Keys, SUBJECT, claims, now, unsigned_token,
+};
 
 const API: &str = "notification.toolkit.fluxcd.io/v1";
 const TOKEN: &str = "token-of-the-hook";

@@ -9,7 +9,7 @@ use e2e::harness::{Story, Target};
 use kube::api::{DynamicObject, ResourceExt as _};
 use serde_json::json;
 
-use crate::helmfiles::{CHART, applied, keep, row, states};
+use crate::releases::helmfiles::{CHART, applied, keep, row, states};
 
 /// One hook before the release, named by a template, and one after it that is a kustomization.
 const HOOKS: &str = "releases:\n- name: app\n  chart: ./app\n  values: [{value: one}]\n  hooks:\n  \

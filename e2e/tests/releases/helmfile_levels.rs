@@ -10,14 +10,14 @@ use e2e::harness::flux::NEVER;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, Target};
-use e2e::oracle::Oracle;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, ResourceExt as _, WatchEvent, WatchParams};
 use serde_json::json;
+use testbed::oracle::Oracle;
 
-use crate::helmfiles::{CHART, applied, keep, release, releases, row, states};
+use crate::releases::helmfiles::{CHART, applied, keep, release, releases, row, states};
 
 const LEVELS: usize = 5;
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::{Story, Target};
 use serde_json::{Value, json};
 
-use crate::helmfiles::{applied, keep, row};
+use crate::releases::helmfiles::{applied, keep, row};
 
 /// What the encrypted files hide, but for that of a user.
 const PLAIN: [&str; 4] =

@@ -4,12 +4,12 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use crds::lifecycle::{LifecycleEventSpec, LifecyclePhase};
-use e2e::binaries::Binaries;
 use e2e::harness::Story;
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::release_audits::await_audits;
 use e2e::lifecycle_handler::{Finding, handle};
 use serde_json::json;
+use testbed::binaries::Binaries;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_and_a_shell_script_answer_for_their_lifecycles() -> Result<()> {

@@ -7,9 +7,9 @@ use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, hook, newest, test_pod};
 use e2e::harness::{Story, Target, Windlass};
 use e2e::operator::Operator;
-use e2e::oracle::Oracle;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use testbed::oracle::Oracle;
 
 const LABEL: &str = "sharding.fluxcd.io/key";
 

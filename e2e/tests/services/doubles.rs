@@ -9,7 +9,7 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target, Windlass};
 use serde_json::{Value, json};
 
-use crate::{Asked, BETA, Double, Judged};
+use crate::services::{Asked, BETA, Double, Judged};
 
 const NO: Judged = (StatusCode::BAD_REQUEST, "");
 

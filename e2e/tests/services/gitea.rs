@@ -12,7 +12,7 @@ use e2e::servers::gitea::{Gitea, Hosted, USER};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{await_given_up, provider};
+use crate::services::{await_given_up, provider};
 
 const RECEIVER: &str = "notification.toolkit.fluxcd.io/v1";
 

@@ -11,7 +11,7 @@ use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use crate::helm_chart::{
+use crate::stories::helm_chart::{
     self, TEMPLATE, await_version, chart_of, file, publish, pulled, registry_of, repository, taken,
 };
 

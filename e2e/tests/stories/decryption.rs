@@ -198,7 +198,7 @@ const CASES: &str = "internal/controller/testdata/sops";
 
 /// All files below a folder of Flux's, by their paths from there.
 fn files_of_flux(folder: &str) -> Result<Vec<(String, String)>> {
-    let top = e2e::binaries::module(OF_FLUX)?.join(CASES).join(folder);
+    let top = testbed::binaries::module(OF_FLUX)?.join(CASES).join(folder);
     let (mut files, mut open) = (Vec::new(), vec![top.clone()]);
     while let Some(next) = open.pop() {
         for entry in std::fs::read_dir(&next).with_context(|| next.display().to_string())? {

@@ -14,7 +14,7 @@ use kube::api::DynamicObject;
 use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
 use serde_json::{Value, json};
 
-use crate::helm_chart::{self, chart_of, publish};
+use crate::stories::helm_chart::{self, chart_of, publish};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";

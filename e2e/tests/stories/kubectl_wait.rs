@@ -3,11 +3,11 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::binaries::Binaries;
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, Target};
 use serde_json::json;
+use testbed::binaries::Binaries;
 
 fn kubectl_wait(story: &Story, what: &str) -> Result<()> {
     let binaries = Binaries::ensure()?;

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::binaries::Binaries;
 use e2e::harness::flux::inventory;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target};
 use kube::ResourceExt;
 use serde_json::json;
+use testbed::binaries::Binaries;
 
 fn kubectl(story: &Story, arguments: &[&str], input: &str) -> Result<()> {
     let binaries = Binaries::ensure()?;

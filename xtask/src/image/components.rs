@@ -17,7 +17,7 @@ const PROGRAM: &str = "windlass";
 pub(crate) fn list(version: &str, platform: Platform) -> anyhow::Result<Value> {
     let platform = platform.triple().to_owned();
     let metadata = MetadataCommand::new()
-        .current_dir(crate::root())
+        .current_dir(testbed::root())
         .other_options(vec!["--filter-platform".to_owned(), platform, "--locked".to_owned()])
         .exec()
         .context("cargo metadata")?;

@@ -6,12 +6,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
-use e2e::operator::ENVIRONMENT;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use testbed::ENVIRONMENT;
 
 use super::root::{PROGRAM, USER, WRITABLE};
 

@@ -72,7 +72,7 @@ impl Platform {
         ensure!(is_there, "an image for arm64 takes more: apt-get install {PACKAGES}");
         let libraries = Command::new("rustc")
             .args(["--print", "target-libdir", "--target", self.triple()])
-            .current_dir(crate::root())
+            .current_dir(testbed::root())
             .output()
             .context("rustc cannot be started")?;
         let libraries = PathBuf::from(String::from_utf8_lossy(&libraries.stdout).trim());

@@ -9,7 +9,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 use super::assert_none;
 use super::licence::Policy;
-use crate::root;
+use testbed::root;
 
 /// What engines never reach, not even through others; a name that ends in `*` stands for all that begin so.
 ///
@@ -37,8 +37,9 @@ const NOT_PURE: [&str; 17] = [
 /// What `sources` never reaches.
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
-/// Who may use `crds`.
-const MAY_USE_CRDS: [&str; 3] = ["windlass", "e2e", "xtask"];
+/// Who may use `crds`: the program, tests of it, and what writes their manifests.
+const MAY_USE_CRDS: [&str; 6] =
+    ["windlass", "e2e", "bench", "conformance", "stress", "crd-manifests"];
 
 /// What cargo says about the workspace and everything below it, on the platform that is shipped.
 pub(super) fn metadata() -> &'static Metadata {

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::assert_none;
-use crate::root;
+use testbed::root;
 
 /// How the names of such files end.
 const ENDINGS: [&str; 6] = [".orig", ".rej", ".bak", ".swp", ".tmp", "~"];

@@ -5,7 +5,7 @@
 use toml::Table;
 
 use super::{assert_none, files, read, settings};
-use crate::root;
+use testbed::root;
 
 /// Pages whose paths are checked.
 const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];

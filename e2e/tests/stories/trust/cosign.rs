@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::condition;
 use e2e::harness::{Story, Target};
-use e2e::oracle::Oracle;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::Registry;
 use serde_json::{Value, json};
+use testbed::oracle::Oracle;
 
 use super::{charts, follow, push_chart, push_image, replay, run, verified};
-use crate::helm_chart::{await_version, chart_of};
-use crate::image_signatures::{after_request, ensure_refused};
+use crate::stories::helm_chart::{await_version, chart_of};
+use crate::stories::image_signatures::{after_request, ensure_refused};
 
 const NONE: &str = "no matching signatures were found";
 

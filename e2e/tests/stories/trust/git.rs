@@ -8,8 +8,8 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Target};
 use serde_json::json;
 
-use crate::signer::{Signer, signing};
-use crate::verification::{verified, verify};
+use crate::stories::signer::{Signer, signing};
+use crate::stories::verification::{verified, verify};
 
 const MODES: [&str; 3] = ["HEAD", "Tag", "TagAndHEAD"];
 

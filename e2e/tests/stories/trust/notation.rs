@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::authority::Authority;
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::{Story, Target};
-use e2e::oracle::Oracle;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::Registry;
 use serde_json::{Value, json};
+use testbed::oracle::Oracle;
 
 use super::{charts, follow, oci_repository, push_chart, push_image, replay, run, verified};
-use crate::helm_chart::chart_of;
-use crate::image_signatures::{after_request, ensure_refused};
+use crate::stories::helm_chart::chart_of;
+use crate::stories::image_signatures::{after_request, ensure_refused};
 
 /// How a signature is written.
 const FORMATS: [&str; 2] = ["jws", "cose"];

@@ -8,9 +8,9 @@ use e2e::harness::{Story, Target};
 use e2e::servers::charts::ChartServer;
 use serde_json::{Value, json};
 
-use crate::helm_chart::repository;
-use crate::signer::{Signer, put_keys};
-use crate::verified_charts::refused;
+use crate::stories::helm_chart::repository;
+use crate::stories::signer::{Signer, put_keys};
+use crate::stories::verified_charts::refused;
 
 /// Packs a chart into the folder that is served; signed if there is a signer.
 fn package(

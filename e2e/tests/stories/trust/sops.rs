@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::gnupg::GnuPg;
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::{Story, Target};
-use e2e::oracle::Oracle;
 use serde_json::{Value, json};
+use testbed::oracle::Oracle;
 
 use super::run;
-use crate::decryption::{await_message, borrowed, bytes, decryption, entry, put_keys};
+use crate::stories::decryption::{await_message, borrowed, bytes, decryption, entry, put_keys};
 
 /// What every plain value contains, and nothing else.
 const MARK: &str = "pl4in";

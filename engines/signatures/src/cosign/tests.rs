@@ -1,4 +1,4 @@
-//! Which signatures of a key count for an image; all others are recorded answers of cosign (`xtask/src/conformance/trust`).
+//! Which signatures of a key count for an image; all others are recorded answers of cosign (`tools/conformance/src/replay/trust`).
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};

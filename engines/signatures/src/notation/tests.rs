@@ -1,5 +1,5 @@
 //! What a chain of certificates and a signature must not be able to do; verdicts are recorded answers of Notation
-//! (`xtask/src/conformance/trust`).
+//! (`tools/conformance/src/replay/trust`).
 
 use ciborium::Value;
 

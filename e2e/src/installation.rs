@@ -1,0 +1,449 @@
+//! windlass, or another operator, on a control plane of its own, with a Git server: what the demo and the
+//! measurements run on.
+//!
+//! Here: starting everything with progress, ending it, kubectl as a user has it.
+//! Elsewhere: seeing objects change (`watch`), the parts themselves (`crate`), what is done with them (`tools/demo`, `tools/bench`).
+#![expect(clippy::print_stderr, reason = "the steps of a command for people")]
+
+mod watch;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::control_plane::{self, ControlPlane, State};
+use crate::git_server::{Access, GitServer};
+use crate::operator::{self, Operator};
+use anyhow::{Context as _, anyhow, bail, ensure};
+use kube::Client;
+use testbed::binaries::Binaries;
+use tokio::runtime::Runtime;
+
+use testbed::progress::{self, dim, step};
+use testbed::{machine, released, root};
+
+pub use watch::{Seen, Selection, Watch};
+
+/// How long windlass may take to say that it is ready.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// Names a program to use instead of building one.
+const GIVEN: &str = "WINDLASS_BIN";
+
+/// Where the CRDs are.
+const CRDS: &str = "deploy/chart/files/crds";
+
+/// How many lines of the log a failure shows.
+const LOG_LINES: usize = 25;
+
+/// How the program is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// As while developing.
+    Debug,
+    /// As it is shipped.
+    Release,
+}
+
+/// What serves the Flux APIs there.
+#[derive(Debug, Clone, Copy)]
+pub enum Serving<'a> {
+    /// windlass, with flags besides its addresses.
+    Windlass(Build, &'a [String]),
+    /// Command lines, for a shell, of programs that find the cluster by `$KUBECONFIG`; and the CRDs they need,
+    /// which are ours when none are given.
+    Programs(&'a [String], &'a [PathBuf]),
+}
+
+/// A running windlass and everything around it. All of it ends when this is dropped or the process ends.
+pub struct Installation {
+    // Dropped in this order: windlass first, then what it talks to.
+    operators: Vec<Operator>,
+    git: GitServer,
+    cluster: Cluster,
+    client: Client,
+}
+
+/// Where objects are.
+struct Cluster {
+    /// Ours to end, unless it was given to us.
+    plane: Option<ControlPlane>,
+    /// The administrator's kubeconfig.
+    kubeconfig: PathBuf,
+    /// That of windlass.
+    operator_kubeconfig: PathBuf,
+    kubectl: PathBuf,
+}
+
+impl Cluster {
+    fn ours(plane: ControlPlane, kubectl: PathBuf) -> Self {
+        let (kubeconfig, operator_kubeconfig) = (plane.kubeconfig(), plane.operator_kubeconfig());
+        Self { plane: Some(plane), kubeconfig, operator_kubeconfig, kubectl }
+    }
+
+    /// Runs kubectl as an administrator and returns what it prints.
+    fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.kubectl);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
+        if let Some(plane) = &self.plane {
+            // Nothing of the user's own settings.
+            let folder = plane.state().folder();
+            command.env("KUBECACHEDIR", folder.join("kubectl-cache")).env("HOME", folder);
+        }
+        let output = command.output().context("kubectl cannot be started")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("kubectl {} failed: {}", arguments.join(" "), said.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn install_crds(&self, paths: &[PathBuf]) -> anyhow::Result<()> {
+        for path in paths {
+            let path = path.display().to_string();
+            self.kubectl(&["apply", "--server-side", "-f", &path])?;
+            let wait = ["wait", "--for=condition=Established", "--timeout=60s", "-f", &path];
+            self.kubectl(&wait)?;
+        }
+        Ok(())
+    }
+}
+
+impl Installation {
+    /// Builds and starts everything, a step at a time. `flags` are given to `windlass serve` besides its addresses.
+    ///
+    /// # Errors
+    /// The step that failed, with the end of the log where a program ended.
+    pub fn start(runtime: &Runtime, build: Build, flags: &[&str]) -> anyhow::Result<Self> {
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        Self::start_with(runtime, Serving::Windlass(build, &flags))
+    }
+
+    /// The same with whatever serves the APIs.
+    ///
+    /// # Errors
+    /// As [`Installation::start`].
+    pub fn start_with(runtime: &Runtime, serving: Serving<'_>) -> anyhow::Result<Self> {
+        step("what the machine needs", machine::ensure)?;
+        let binaries = step("programs of the control plane", Binaries::ensure)?;
+        let kubectl = binaries.path("kubectl")?.to_owned();
+        if let Serving::Windlass(build, _) = serving {
+            step("windlass itself", || make(build))?;
+        }
+        let plane =
+            step("control plane: etcd, API server, controllers, scheduler, one node", || {
+                let mut report = |what: &str| eprintln!("  {}", dim(what));
+                runtime.block_on(ControlPlane::start_in(State::temporary, &mut report))
+            })?;
+        Self::start_at(runtime, Cluster::ours(plane, kubectl), serving)
+    }
+
+    /// Starts windlass and a Git server for a cluster that is there. Neither needs a program built from Go.
+    ///
+    /// # Errors
+    /// The step that failed; there is no `kubectl`.
+    pub fn start_on(
+        runtime: &Runtime,
+        kubeconfig: &Path,
+        build: Build,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        step("windlass itself", || make(build))?;
+        let cluster = Cluster {
+            plane: None,
+            kubeconfig: kubeconfig.to_owned(),
+            operator_kubeconfig: kubeconfig.to_owned(),
+            kubectl: "kubectl".into(),
+        };
+        Self::start_at(runtime, cluster, Serving::Windlass(build, &flags))
+    }
+
+    fn start_at(runtime: &Runtime, cluster: Cluster, serving: Serving<'_>) -> anyhow::Result<Self> {
+        let client = runtime.block_on(control_plane::client(&cluster.kubeconfig))?;
+        step("CRDs of the Flux kinds", || match serving {
+            Serving::Programs(_, given) if !given.is_empty() => cluster.install_crds(given),
+            _ => cluster.install_crds(&[root().join(CRDS)]),
+        })?;
+        let git = step("Git server", || GitServer::start(Access::Open))?;
+        let operators = start_operators(&cluster, serving)?;
+        Ok(Self { operators, git, cluster, client })
+    }
+
+    /// Ends what serves the APIs, and starts something else on the same control plane; its CRDs stay.
+    ///
+    /// # Errors
+    /// When something does not end, or does not start.
+    pub fn serve(&mut self, serving: Serving<'_>) -> anyhow::Result<()> {
+        for mut operator in self.operators.drain(..) {
+            operator.stop(READY_LIMIT)?;
+        }
+        self.operators = start_operators(&self.cluster, serving)?;
+        Ok(())
+    }
+
+    /// The Git server.
+    pub fn git(&self) -> &GitServer {
+        &self.git
+    }
+
+    /// A client with an administrator's rights.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The control plane.
+    ///
+    /// # Errors
+    /// The cluster is not ours.
+    pub fn plane(&self) -> anyhow::Result<&ControlPlane> {
+        self.cluster.plane.as_ref().context("this cluster is not ours")
+    }
+
+    /// The process ids of what serves the APIs.
+    pub fn operators(&self) -> Vec<u32> {
+        self.operators.iter().filter_map(Operator::id).collect()
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.cluster.kubeconfig.clone()
+    }
+
+    /// The folder in which kubectl is.
+    pub fn programs(&self) -> &Path {
+        self.cluster.kubectl.parent().unwrap_or_else(|| Path::new("."))
+    }
+
+    /// The log of windlass, or of the first program in its place.
+    pub fn log(&self) -> PathBuf {
+        let first = self.operators.first();
+        first.map_or_else(PathBuf::new, |operator| operator.folder().join("operator.log"))
+    }
+
+    /// Runs kubectl as an administrator and returns what it prints.
+    ///
+    /// # Errors
+    /// What it says on standard error.
+    pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.cluster.kubectl(arguments)
+    }
+
+    /// Ends windlass, starts it again and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not end, or does not start.
+    pub fn restart(&mut self) -> anyhow::Result<()> {
+        for operator in &mut self.operators {
+            operator.stop(READY_LIMIT)?;
+            let said = operator.log()?.len();
+            operator.resume()?;
+            await_ready(operator, said)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `/readyz` of a windlass among the programs says so.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time.
+    pub fn await_ready(&mut self) -> anyhow::Result<()> {
+        self.operators.iter_mut().try_for_each(|operator| await_ready(operator, 0))
+    }
+
+    /// The page of metrics of windlass.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn metrics(&self) -> anyhow::Result<String> {
+        let address = self.address("metrics")?;
+        get(&address, "/metrics").with_context(|| format!("http://{address}/metrics"))
+    }
+
+    /// Where windlass listens for what it calls so in its log, such as `webhooks`.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn address(&self, serves: &str) -> anyhow::Result<String> {
+        let operator = self.operators.first().context("there is no operator")?;
+        let address = listening(&operator.log()?, serves);
+        address.with_context(|| format!("windlass names no address of {serves}"))
+    }
+
+    /// Fails when windlass, or a program in its place, has ended.
+    ///
+    /// # Errors
+    /// That it has.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        for operator in &mut self.operators {
+            ensure!(operator.is_running()?, "the operator has ended");
+        }
+        Ok(())
+    }
+
+    /// The same error with what is needed to understand it: the objects' state and the end of the log.
+    pub fn explain(&mut self, error: &anyhow::Error) -> anyhow::Error {
+        let ended = if self.check().is_err() { "the operator has ended\n\n" } else { "" };
+        let state = self
+            .kubectl(&["-n", "flux-system", "get", "gitrepositories,kustomizations", "-o", "wide"])
+            .unwrap_or_else(|error| format!("{error:#}"));
+        let logs: Vec<String> = self.operators.iter().map(|it| it.tail(LOG_LINES)).collect();
+        let log = logs.join("\n\n");
+        anyhow!(
+            "{error:#}\n\n{ended}objects:\n{}\n\nthe operator's log ends:\n{log}",
+            state.trim_end()
+        )
+    }
+}
+
+/// Builds the program, unless another one is to be used.
+///
+/// # Errors
+/// When it does not build; the compiler has said why.
+pub fn make(build: Build) -> anyhow::Result<()> {
+    if std::env::var_os(GIVEN).is_some() { Ok(()) } else { make_packages(build, &["windlass"]) }
+}
+
+/// Builds packages of the workspace.
+///
+/// # Errors
+/// When they cannot be built; the compiler has said why.
+pub fn make_packages(build: Build, packages: &[&str]) -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.arg("build").current_dir(root());
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    if build == Build::Release {
+        command.arg("--release");
+    }
+    let status = command.status().context("cargo cannot be started")?;
+    ensure!(status.success(), "{} does not build", packages.join(", "));
+    Ok(())
+}
+
+/// The program that was built or given.
+///
+/// # Errors
+/// When it is not there.
+pub fn program(build: Build) -> anyhow::Result<PathBuf> {
+    if build == Build::Debug || std::env::var_os(GIVEN).is_some() {
+        return operator::binary();
+    }
+    let path = released("windlass")?;
+    ensure!(path.is_file(), "{} is not there; set {GIVEN}", path.display());
+    Ok(path)
+}
+
+fn start_operators(cluster: &Cluster, serving: Serving<'_>) -> anyhow::Result<Vec<Operator>> {
+    match serving {
+        Serving::Windlass(build, flags) => step("windlass serve", || {
+            let mut operator = start_operator(build, cluster, flags)?;
+            await_ready(&mut operator, 0)?;
+            Ok(vec![operator])
+        }),
+        Serving::Programs(lines, _) => {
+            lines.iter().map(|line| step(line, || start_program(line, cluster))).collect()
+        }
+    }
+}
+
+/// Starts a program that needs to be told nothing but where the cluster is. `{folder}` is a folder of its own.
+fn start_program(line: &str, cluster: &Cluster) -> anyhow::Result<Operator> {
+    let kubeconfig = cluster.operator_kubeconfig.display().to_string();
+    // The shell gives its place to the program, so that its id is the program's.
+    let arguments = vec!["-c".into(), format!("exec {line}")];
+    Operator::start_with("/bin/sh".into(), arguments, &[("KUBECONFIG", &kubeconfig)])
+}
+
+fn start_operator(build: Build, cluster: &Cluster, flags: &[String]) -> anyhow::Result<Operator> {
+    let mut arguments: Vec<String> = vec![
+        "serve".into(),
+        format!("--kubeconfig={}", cluster.operator_kubeconfig.display()),
+        "--storage-path={folder}/storage".into(),
+        // Whatever is fetched from is on this machine.
+        "--allow-loopback-sources".into(),
+    ];
+    // Port 0: whichever is free; the log says which.
+    arguments.extend(["storage", "metrics", "health"].map(|it| format!("--{it}-addr=127.0.0.1:0")));
+    arguments.push("--receiverAddr=127.0.0.1:0".into());
+    arguments.extend(flags.iter().cloned());
+    Operator::start_with(program(build)?, arguments, &[])
+}
+
+/// Waits until `/readyz` says so, at an address that the log names behind its first `said` bytes.
+fn await_ready(operator: &mut Operator, said: usize) -> anyhow::Result<()> {
+    let deadline = Instant::now() + READY_LIMIT;
+    loop {
+        let log = operator.log()?;
+        let new = log.get(said..).unwrap_or_default();
+        if listening(new, "health").is_some_and(|address| is_ready(&address)) {
+            return Ok(());
+        }
+        if !operator.is_running()? {
+            bail!("windlass ended before it was ready; it said:\n{}", operator.tail(LOG_LINES));
+        }
+        if Instant::now() > deadline {
+            let log = operator.tail(LOG_LINES);
+            bail!("windlass is not ready after {}:\n{log}", progress::spell(READY_LIMIT));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The address that the log names last for a service.
+fn listening(log: &str, serves: &str) -> Option<String> {
+    log.lines().rev().find_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_it = line["serves"] == serves && line["msg"] == "listening";
+        is_it.then(|| line["addr"].as_str().map(str::to_owned))?
+    })
+}
+
+fn get(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn is_ready(address: &str) -> bool {
+    get(address, "/readyz").is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_health_address_is_found_in_the_log() {
+        let log = "not json\n\
+            {\"msg\":\"listening\",\"serves\":\"metrics\",\"addr\":\"127.0.0.1:1\"}\n\
+            {\"msg\":\"listening\",\"serves\":\"health\",\"addr\":\"127.0.0.1:2\"}\n";
+        assert_eq!(listening(log, "health").as_deref(), Some("127.0.0.1:2"));
+        assert_eq!(listening(log, "metrics").as_deref(), Some("127.0.0.1:1"));
+        assert_eq!(listening("not json\n", "health"), None);
+    }
+
+    #[test]
+    fn only_a_yes_is_ready() {
+        for (answer, expected) in [("200 OK", true), ("503 Service Unavailable", false)] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 512];
+                assert!(stream.read(&mut request).unwrap() > 0);
+                write!(stream, "HTTP/1.0 {answer}\r\n\r\n").unwrap();
+            });
+            assert_eq!(is_ready(&address), expected, "{answer}");
+            server.join().unwrap();
+        }
+        assert!(!is_ready("127.0.0.1:1"));
+    }
+}

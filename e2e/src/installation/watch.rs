@@ -1,0 +1,374 @@
+//! Seeing objects change, each change with the moment at which it arrived.
+//!
+//! Here: watches of several kinds as one stream, waiting for a change, what was last seen when it does not come.
+//! Elsewhere: what changes are waited for (`tools/demo`, `tools/bench`).
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use futures::StreamExt as _;
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, ResourceExt as _};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use testbed::progress;
+
+/// How much of an object's state a failure shows.
+const LONGEST: usize = 200;
+
+/// Which objects of a kind are watched.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    resource: ApiResource,
+    namespace: Option<String>,
+    name: Option<String>,
+    labels: Option<String>,
+}
+
+impl Selection {
+    /// All objects of a kind, such as `apps/v1` and `Deployment`.
+    pub fn of(api_version: &str, kind: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Self { resource, namespace: None, name: None, labels: None }
+    }
+
+    /// Only those of a namespace.
+    pub fn within(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self }
+    }
+
+    /// Only the one of this name.
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+
+    /// Only those with a label.
+    pub fn labelled(self, selector: &str) -> Self {
+        Self { labels: Some(selector.to_owned()), ..self }
+    }
+
+    /// Where their requests go.
+    pub fn api(&self, client: &Client) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
+        }
+    }
+
+    /// A watch of nothing else, and where requests about it go; what is there when it begins is not seen again.
+    ///
+    /// # Errors
+    /// As [`Watch::begin`].
+    pub async fn watch_alone(
+        &self,
+        client: &Client,
+    ) -> anyhow::Result<(Api<DynamicObject>, Watch)> {
+        let mut watch = Watch::begin(client, std::slice::from_ref(self)).await?;
+        watch.forget();
+        Ok((self.api(client), watch))
+    }
+
+    fn config(&self) -> watcher::Config {
+        // One request for the list and what follows: the watch is open when the list is complete.
+        let mut config = watcher::Config::default().streaming_lists();
+        if let Some(name) = &self.name {
+            config = config.fields(&format!("metadata.name={name}"));
+        }
+        if let Some(labels) = &self.labels {
+            config = config.labels(labels);
+        }
+        config
+    }
+}
+
+/// An object as a watch saw it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// When it arrived.
+    pub at: Instant,
+    /// `Deployment`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it still exists; if not, `object` is how it was last.
+    pub exists: bool,
+    object: DynamicObject,
+}
+
+impl Seen {
+    /// Whether it is this object.
+    pub fn is(&self, kind: &str, name: &str) -> bool {
+        self.kind == kind && self.name == name
+    }
+
+    /// A value of it by JSON pointer, such as `/spec/replicas`; null where there is none.
+    pub fn value(&self, pointer: &str) -> &Value {
+        self.object.data.pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    /// Its unique id.
+    pub fn uid(&self) -> String {
+        self.object.uid().unwrap_or_default()
+    }
+
+    /// Which write to the cluster made it so: later writes, of any object, have higher numbers.
+    pub fn version(&self) -> u64 {
+        self.object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
+    }
+
+    /// Whether it is Ready, and says so about its newest generation.
+    pub fn is_ready(&self) -> bool {
+        let generation = self.object.metadata.generation;
+        self.ready().is_some_and(|ready| {
+            ready["status"] == "True" && ready["observedGeneration"].as_i64() == generation
+        })
+    }
+
+    /// Whether it is a Ready Kustomization that has applied a commit.
+    pub fn has_applied(&self, commit: &str) -> bool {
+        let revision = self.value("/status/lastAppliedRevision").as_str();
+        self.is_ready() && revision.is_some_and(|revision| revision.ends_with(commit))
+    }
+
+    /// Whether it is a Ready source whose artifact is of a commit.
+    pub fn has_fetched(&self, commit: &str) -> bool {
+        let revision = self.value("/status/artifact/revision").as_str();
+        self.is_ready() && revision.is_some_and(|revision| revision.ends_with(commit))
+    }
+
+    /// Whether it is a Deployment all of whose Pods are of its newest generation and available.
+    pub fn is_rolled_out(&self) -> bool {
+        let number = |pointer: &str| self.value(pointer).as_i64().unwrap_or_default();
+        let wanted = number("/spec/replicas");
+        self.object.metadata.generation == Some(number("/status/observedGeneration"))
+            && ["replicas", "updatedReplicas", "availableReplicas"]
+                .iter()
+                .all(|it| number(&format!("/status/{it}")) == wanted)
+    }
+
+    /// What its Ready condition says.
+    pub fn message(&self) -> &str {
+        self.ready().and_then(|ready| ready["message"].as_str()).unwrap_or_default()
+    }
+
+    fn ready(&self) -> Option<&Value> {
+        self.value("/status/conditions").as_array()?.iter().find(|it| it["type"] == "Ready")
+    }
+
+    /// What a person needs to know of it, in a line.
+    fn describe(&self) -> String {
+        let word = self.ready().and_then(|ready| ready["status"].as_str());
+        let data = self.object.data.get("spec").unwrap_or(self.value("/data"));
+        let text = match (self.exists, word) {
+            (false, _) => "it is gone".to_owned(),
+            (true, Some(status)) => format!("Ready={status}: {}", self.message()),
+            (true, None) => data.to_string(),
+        };
+        text.chars().take(LONGEST).collect()
+    }
+}
+
+/// Watches that run until this is dropped.
+pub struct Watch {
+    seen: mpsc::UnboundedReceiver<Seen>,
+    last: BTreeMap<String, String>,
+    /// Ended when dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl Watch {
+    /// Opens a watch for each selection; what exists already is seen first.
+    ///
+    /// # Guarantees
+    /// No change after the return is missed.
+    pub async fn begin(client: &Client, selections: &[Selection]) -> anyhow::Result<Self> {
+        let (tell, seen) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        let mut openings = Vec::new();
+        for selection in selections {
+            let (opened, opening) = oneshot::channel();
+            openings.push(opening);
+            let (kind, api) = (selection.resource.kind.clone(), selection.api(client));
+            tasks.spawn(follow(kind, api, selection.config(), tell.clone(), opened));
+        }
+        for opening in openings {
+            let opened = tokio::time::timeout(Duration::from_secs(20), opening).await;
+            opened.context("the API server did not open a watch within 20 s")??;
+        }
+        Ok(Self { seen, last: BTreeMap::new(), _tasks: tasks })
+    }
+
+    /// Forgets what was seen and not yet asked for.
+    pub fn forget(&mut self) {
+        while self.seen.try_recv().is_ok() {}
+    }
+
+    /// The next change.
+    ///
+    /// # Errors
+    /// When there is none before `deadline`: what was waited for and how everything was last.
+    pub async fn next(&mut self, what: &str, deadline: Instant) -> anyhow::Result<Seen> {
+        match tokio::time::timeout_at(deadline.into(), self.seen.recv()).await {
+            Ok(Some(seen)) => {
+                self.last.insert(format!("{} {}", seen.kind, seen.name), seen.describe());
+                Ok(seen)
+            }
+            Ok(None) => bail!("the watch ended while waiting for {what}"),
+            Err(_) => {
+                let state: String =
+                    self.last.iter().map(|(name, state)| format!("\n  {name}: {state}")).collect();
+                bail!("waited in vain for {what}; last seen:{state}")
+            }
+        }
+    }
+
+    /// Waits for a change of which `is_it` is true.
+    ///
+    /// # Errors
+    /// As [`Watch::next`].
+    pub async fn until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        is_it: impl Fn(&Seen) -> bool,
+    ) -> anyhow::Result<Seen> {
+        let deadline = Instant::now() + limit;
+        let what = format!("{what} (limit {})", progress::spell(limit));
+        loop {
+            let seen = self.next(&what, deadline).await?;
+            if is_it(&seen) {
+                return Ok(seen);
+            }
+        }
+    }
+
+    /// Sees to it that nothing of which `is_broken` is true happens for a while.
+    ///
+    /// # Errors
+    /// `fault` with what happened.
+    pub async fn stays(
+        &mut self,
+        fault: &str,
+        time: Duration,
+        is_broken: impl Fn(&Seen) -> bool,
+    ) -> anyhow::Result<()> {
+        let deadline = Instant::now() + time;
+        loop {
+            match self.next(fault, deadline).await {
+                Ok(seen) if is_broken(&seen) => {
+                    bail!("{fault}: {} {}: {}", seen.kind, seen.name, seen.describe());
+                }
+                Ok(_) => {}
+                Err(_) if Instant::now() >= deadline => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+async fn follow(
+    kind: String,
+    api: Api<DynamicObject>,
+    config: watcher::Config,
+    tell: mpsc::UnboundedSender<Seen>,
+    opened: oneshot::Sender<()>,
+) {
+    let mut opened = Some(opened);
+    let mut events = pin!(watcher(api, config).default_backoff());
+    while let Some(event) = events.next().await {
+        let at = Instant::now();
+        let (object, exists) = match event {
+            Ok(Event::InitApply(object) | Event::Apply(object)) => (object, true),
+            Ok(Event::Delete(object)) => (object, false),
+            Ok(Event::InitDone) => {
+                if let Some(opened) = opened.take() {
+                    opened.send(()).ok();
+                }
+                continue;
+            }
+            // After an error the watch is opened again.
+            Ok(Event::Init) | Err(_) => continue,
+        };
+        let seen = Seen { at, kind: kind.clone(), name: object.name_any(), exists, object };
+        if tell.send(seen).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn seen(object: Value) -> Seen {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let at = Instant::now();
+        Seen { at, kind: "Kustomization".into(), name: object.name_any(), exists: true, object }
+    }
+
+    fn kustomization(status: &str, observed: i64, revision: &str) -> Seen {
+        seen(json!({
+            "metadata": {"name": "shop", "generation": 2},
+            "status": {
+                "lastAppliedRevision": revision,
+                "conditions": [{"type": "Ready", "status": status, "observedGeneration": observed, "message": "m"}],
+            },
+        }))
+    }
+
+    #[test]
+    fn an_object_is_ready_only_about_its_newest_generation() {
+        assert!(kustomization("True", 2, "").is_ready());
+        assert!(!kustomization("True", 1, "").is_ready());
+        assert!(!kustomization("False", 2, "").is_ready());
+        assert!(!seen(json!({"metadata": {"name": "new"}})).is_ready());
+    }
+
+    #[test]
+    fn a_commit_is_applied_when_it_is_in_the_revision_of_a_ready_object() {
+        assert!(kustomization("True", 2, "main@sha1:abc").has_applied("abc"));
+        assert!(!kustomization("True", 2, "main@sha1:abc").has_applied("def"));
+        assert!(!kustomization("Unknown", 2, "main@sha1:abc").has_applied("abc"));
+    }
+
+    #[test]
+    fn a_deployment_is_rolled_out_when_only_new_pods_are_left() {
+        let deployment = |observed: i64, replicas: i64, updated: i64, available: i64| {
+            seen(json!({
+                "metadata": {"name": "shop", "generation": 2},
+                "spec": {"replicas": 1},
+                "status": {
+                    "observedGeneration": observed, "replicas": replicas,
+                    "updatedReplicas": updated, "availableReplicas": available,
+                },
+            }))
+        };
+        assert!(deployment(2, 1, 1, 1).is_rolled_out());
+        assert!(!deployment(1, 1, 1, 1).is_rolled_out());
+        assert!(!deployment(2, 2, 1, 1).is_rolled_out());
+        assert!(!deployment(2, 1, 1, 0).is_rolled_out());
+        let none = json!({"metadata": {"name": "shop", "generation": 1}, "spec": {"replicas": 0}});
+        assert!(!seen(none).is_rolled_out(), "no controller has observed it yet");
+    }
+
+    #[tokio::test]
+    async fn what_was_waited_for_in_vain_is_told_with_the_last_state() {
+        let (tell, receiver) = mpsc::unbounded_channel();
+        let mut watch = Watch { seen: receiver, last: BTreeMap::new(), _tasks: JoinSet::new() };
+        tell.send(kustomization("False", 2, "")).unwrap();
+        let outcome = watch.until("shop to be ready", Duration::ZERO, Seen::is_ready).await;
+        let text = outcome.unwrap_err().to_string();
+        assert!(text.contains("shop to be ready"), "{text}");
+        tell.send(kustomization("True", 2, "")).unwrap();
+        assert!(watch.until("shop", Duration::from_secs(9), Seen::is_ready).await.is_ok());
+    }
+}

@@ -1,0 +1,83 @@
+//! `cargo xtask cluster`, and programs that are tried on a control plane of their own.
+#![expect(clippy::print_stderr, reason = "a command for people")]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use e2e::cluster_command::{self, DEFAULT_NAME};
+use e2e::installation::{Installation, Serving};
+use testbed::{machine, progress};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a real control plane on this machine
+    Cluster {
+        #[command(subcommand)]
+        command: Cluster,
+    },
+    /// Start a program on a control plane, and end when it is ready
+    #[command(hide = true)]
+    Try {
+        /// A line for a shell, in which `$KUBECONFIG` names the cluster
+        line: String,
+    },
+}
+
+/// What is to be done with which control plane.
+#[derive(Debug, Subcommand)]
+enum Cluster {
+    /// Start one; fine if it runs already
+    Up {
+        /// Its name
+        #[arg(default_value = DEFAULT_NAME)]
+        name: String,
+    },
+    /// End one and remove all it had
+    Down {
+        /// Its name
+        #[arg(default_value = DEFAULT_NAME)]
+        name: String,
+    },
+    /// List them
+    Status,
+    /// Print shell commands that make kubectl use one, for `eval`
+    Env {
+        /// Its name
+        #[arg(default_value = DEFAULT_NAME)]
+        name: String,
+    },
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Cluster { command: Cluster::Up { name } } => {
+            machine::ensure()?;
+            cluster_command::up(&name)
+        }
+        Command::Cluster { command: Cluster::Down { name } } => cluster_command::down(&name),
+        Command::Cluster { command: Cluster::Status } => cluster_command::status(),
+        Command::Cluster { command: Cluster::Env { name } } => cluster_command::env(&name),
+        Command::Try { line } => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            let serving = Serving::Programs(std::slice::from_ref(&line), &[]);
+            Installation::start_with(&runtime, serving)?.await_ready()
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{} {error:#}", progress::red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Archives of charts as repositories of charts serve them.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+use sources::charts::Files;
+use tree::{Memory, RelPath};
+
+/// The archive of a chart.
+///
+/// # Errors
+/// When a path is none.
+pub fn pack(name: &str, files: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
+    let files = files.iter().map(|(path, text)| (format!("{name}/{path}"), text.clone()));
+    let tree = Memory::from_files(files.collect::<Vec<_>>())?;
+    let mut bytes = Vec::new();
+    Files::in_tree(&tree, &RelPath::parse(name)?)?.write(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// SHA-256 as an index has it.
+pub fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}

@@ -1,0 +1,11 @@
+//! What holds for every kind of source alike, whatever its protocol: one module a promise, each told of all kinds.
+//!
+//! In a process of its own, because each story here has a windlass of its own. Elsewhere: what is particular to a kind
+//! (`stories`, `bucket`, `charts.rs`, `oci.rs`), the run that all sources share (`src/controllers/source.rs`).
+
+mod access;
+mod busy;
+mod hostile;
+mod killed;
+mod lost;
+mod upstream;

@@ -1,0 +1,128 @@
+//! One Kustomization of many objects, from the artifact to Ready, beside the raw client with the same objects.
+//!
+//! Here: the rounds. Elsewhere: the objects (`super::workload`), costs (`super::bed`), the verdict (`super::figures`).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use super::arrivals::Arrivals;
+use super::bed::{self, Bed, Target, Who};
+use super::figures::{self, Comparison, Limits, Phase};
+use super::samples;
+use super::workload::{self, App};
+use e2e::installation::{Seen, Watch};
+use testbed::progress::step;
+
+/// The promise: windlass takes at most this many times what the raw client takes.
+pub(super) const PROMISE: f64 = 1.5;
+
+/// How long one round may take.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// How much is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many objects, half of them ConfigMaps and half Deployments without Pods
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(2..))]
+    objects: u16,
+    /// How often each of both does it
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Measures and prints the table.
+///
+/// # Errors
+/// When something was not applied, or windlass was slower than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let mut bed = Bed::open(&runtime, &options.target)?;
+    let load = samples::load();
+    let measured = measure(&runtime, &bed, options);
+    let comparison = measured.map_err(|error| bed.explain(error))?;
+    let passes = comparison.passes();
+    figures::print(options.target.output, &[comparison], &load);
+    if !passes {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {
+    let pairs = options.objects / 2;
+    let objects = usize::from(pairs) * 2;
+    let limits = Limits { ratio: bed.is_windlass().then_some(PROMISE), ..Limits::default() };
+    let title = format!("one Kustomization of {objects} objects, from artifact to Ready");
+    let mut comparison = Comparison::new(title, objects, limits);
+    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    step("both once with two objects", || {
+        runtime.block_on(raw_round(bed, &apps(&bed.work(Who::Raw, 0), 1)))?;
+        runtime.block_on(operator_round(bed, &apps(&bed.work(Who::Operator, 0), 1))).map(drop)
+    })?;
+    for round in 1..=options.rounds {
+        let [raw, own] = [Who::Raw, Who::Operator].map(|who| apps(&bed.work(who, round), pairs));
+        step(&format!("round {round}: raw client"), || {
+            comparison.add(Who::Raw, runtime.block_on(raw_round(bed, &raw))?);
+            Ok(())
+        })?;
+        step(&format!("round {round}: operator"), || {
+            let phase = runtime.block_on(operator_round(bed, &own))?;
+            comparison.add(Who::Operator, phase);
+            Ok(())
+        })?;
+    }
+    runtime.block_on(bed.leave())?;
+    Ok(comparison)
+}
+
+/// The applications of a round, all in one namespace that is called like the round.
+fn apps(work: &str, pairs: u16) -> Vec<App> {
+    let app = |number: u16| App {
+        name: format!("app-{number:04}"),
+        namespace: work.to_owned(),
+        work: work.to_owned(),
+        replicas: 0,
+    };
+    (1..=pairs).map(app).collect()
+}
+
+async fn raw_round(bed: &Bed, apps: &[App]) -> anyhow::Result<Phase> {
+    let work = &apps.first().context("nothing to apply")?.work;
+    bed.create_namespaces(std::slice::from_ref(work)).await?;
+    let manifests: Vec<String> = apps.iter().map(|app| app.manifest(1)).collect();
+    let prepared = bed::prepare(&manifests)?;
+    let before = bed.read(Who::Raw)?;
+    let times = bed.raw().apply(&prepared).await?;
+    bed.settle(work, apps.len()).await?;
+    bed.spent(&before, times)
+}
+
+async fn operator_round(bed: &Bed, apps: &[App]) -> anyhow::Result<Phase> {
+    let work = &apps.first().context("nothing to apply")?.work;
+    bed.create_namespaces(std::slice::from_ref(work)).await?;
+    let repository = bed.git()?.repository(work)?;
+    let files: Vec<(String, String)> =
+        apps.iter().map(|app| (format!("apps/{}.yaml", app.name), app.manifest(1))).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
+    let commit = repository.commit(&files, work)?;
+    let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
+    let kustomization = workload::kustomization(work, work, "apps", "10m", false);
+    let source = workload::source(work, &bed.git()?.url(&repository), "10m");
+    bed.apply(std::slice::from_ref(&kustomization)).await?;
+    // It has seen that its source is missing: from here on it waits for the artifact.
+    let is_told = |seen: &Seen| seen.name == *work && !seen.message().is_empty();
+    watch.until("the Kustomization to wait for its source", LIMIT, is_told).await?;
+    let before = bed.read(Who::Operator)?;
+    bed.apply(std::slice::from_ref(&source)).await?;
+    let arrivals = Arrivals::of(&commit, 1, &mut watch, LIMIT).await?;
+    bed.settle(work, apps.len()).await?;
+    let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
+    // What one round left would be the memory of the next.
+    bed.remove(&[kustomization], source).await?;
+    Ok(phase)
+}

@@ -1,0 +1,68 @@
+//! How fast overlays are built, and in how much memory, beside the real Kustomize.
+//!
+//! Here: the overlays. Elsewhere: whole processes, table and verdict (`beside`).
+
+use std::path::PathBuf;
+
+use clap::Args;
+use testbed::oracle::Oracle;
+
+use super::beside::{self, Pair, Subject};
+use super::figures::Output;
+use super::samples;
+use conformance::corpus;
+use e2e::installation::{Build, make, program};
+use testbed::progress::step;
+
+/// The promises: how many times faster than Kustomize a process is with two objects, which is nearly all start, and with
+/// many.
+const SMALL: f64 = 4.0;
+const LARGE: f64 = 10.0;
+
+/// What is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Overlays: paths of folders; small and large ones of our own by default
+    overlays: Vec<PathBuf>,
+    /// How often each process is run
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// How the figures are written
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// Measures, and prints the table.
+///
+/// # Errors
+/// When an overlay cannot be built, or windlass is not as much faster or smaller as promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let real = step(Oracle::Kustomize.version(), || Oracle::Kustomize.ensure())?;
+    step("windlass itself", || make(Build::Release))?;
+    let own = program(Build::Release)?;
+    let load = samples::load();
+    let pair = Pair::alike(&real, &own, &["build"]);
+    let mut rows = Vec::new();
+    for subject in subjects(options)? {
+        step(&subject.name, || {
+            rows.extend(beside::processes(&pair, &subject, options.rounds)?);
+            Ok(())
+        })?;
+    }
+    beside::conclude("overlays", Oracle::Kustomize.name(), &rows, options.output, &load)
+}
+
+fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {
+    if !options.overlays.is_empty() {
+        return options.overlays.iter().map(|path| Subject::given(path, LARGE)).collect();
+    }
+    let ours = |name, objects, is_plain, wanted| {
+        Subject::ours(name, corpus::overlay(objects, is_plain), "overlay", wanted)
+    };
+    Ok(vec![
+        ours("2 objects", 2, false, SMALL)?,
+        ours("200 objects, only listed", 200, true, LARGE)?,
+        ours("200 objects", 200, false, LARGE)?,
+        ours("1000 objects", 1000, false, LARGE)?,
+    ])
+}

@@ -1,0 +1,249 @@
+//! Dropping a version in which many objects are stored: windlass migrates them, and so does the raw client, which takes the
+//! same steps: another version becomes that of storage, a pause in which API servers learn of it, each object written
+//! back, `storedVersions` trimmed, the version dropped.
+//!
+//! Here: the rounds. Elsewhere: costs (`super::bed`), the verdict (`super::figures`), that a migration that is interrupted
+//! is resumed (`cargo xtask crash --scenario crds`).
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use e2e::git_server::Repository;
+use kube::api::ListParams;
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::arrivals::Arrivals;
+use super::bed::{self, Bed, Target, Who};
+use super::figures::{self, Comparison, Limits, Phase};
+use super::{process, samples, workload};
+use e2e::installation::{Selection, Watch};
+use testbed::progress::step;
+
+/// The promise: windlass takes at most this many times what the raw client takes, from this many objects on. With few of
+/// them, judging the definition weighs more than writing them.
+const PROMISE: (f64, u32) = (1.2, 10_000);
+
+/// The promise: what windlass needs more, in MiB, than with a few objects.
+const GROWTH: f64 = 48.0;
+
+/// Objects with which both do it once before anything is measured.
+const FEW: u32 = 20;
+
+/// How many objects the raw client writes at once: as many as windlass, which leaves room for other clients.
+const AT_ONCE: usize = 4;
+
+/// How long API servers may take to store objects in a new version of storage; windlass waits as long.
+const SETTLES: Duration = Duration::from_secs(5);
+
+/// How long one step may take.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+const GROUP: &str = "bench.windlass.dev";
+
+/// How much is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many objects
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    objects: u32,
+    /// How often each of both does it
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Measures and prints the table.
+///
+/// # Errors
+/// When something was not migrated, or windlass took more than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let mut bed = Bed::open(&runtime, &options.target)?;
+    ensure!(bed.is_windlass(), "only windlass migrates stored objects");
+    let load = samples::load();
+    let measured = measure(&runtime, &bed, options);
+    let comparison = measured.map_err(|error| bed.explain(error))?;
+    let passes = comparison.passes();
+    figures::print(options.target.output, &[comparison], &load);
+    if !passes {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {
+    let count = options.objects;
+    step(&format!("both once with {FEW} objects"), || {
+        runtime.block_on(async {
+            raw_round(bed, &Work::of(bed, Who::Raw, 0, FEW)).await?;
+            operator_round(bed, &Work::of(bed, Who::Operator, 0, FEW)).await.map(drop)
+        })
+    })?;
+    let before = process::peak_mebibytes(bed.operators())?;
+    let ratio = (count >= PROMISE.1).then_some(PROMISE.0);
+    let limits = Limits { ratio, peak: Some(before + GROWTH), ..Limits::default() };
+    let title = format!("{count} objects moved out of a version that is dropped");
+    let mut comparison = Comparison::new(title, usize::try_from(count)?, limits);
+    for round in 1..=options.rounds {
+        let raw = Work::of(bed, Who::Raw, round, count);
+        step(&format!("round {round}: raw client"), || {
+            comparison.add(Who::Raw, runtime.block_on(raw_round(bed, &raw))?);
+            Ok(())
+        })?;
+        let own = Work::of(bed, Who::Operator, round, count);
+        step(&format!("round {round}: windlass"), || {
+            comparison.add(Who::Operator, runtime.block_on(operator_round(bed, &own))?);
+            Ok(())
+        })?;
+    }
+    runtime.block_on(bed.leave())?;
+    Ok(comparison)
+}
+
+/// A kind and its objects, in a namespace.
+struct Work {
+    name: String,
+    kind: String,
+    count: u32,
+}
+
+impl Work {
+    fn of(bed: &Bed, who: Who, round: u16, count: u32) -> Self {
+        let name = bed.work(who, round);
+        let kind = format!("Of{}", name.replace('-', ""));
+        Self { name, kind, count }
+    }
+
+    fn plural(&self) -> String {
+        format!("{}s", self.kind.to_lowercase())
+    }
+
+    /// The definition with these versions, of which the last is that of storage.
+    fn definition(&self, versions: &[&str]) -> String {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+            "properties": {"size": {"type": "integer"}, "text": {"type": "string"}}}}});
+        let storage = versions.last();
+        let versions = versions.iter().map(|name| {
+            json!({"name": name, "served": true, "storage": Some(name) == storage,
+                "schema": {"openAPIV3Schema": schema}})
+        });
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{}.{GROUP}", self.plural())},
+            "spec": {"group": GROUP, "scope": "Namespaced",
+                "names": {"kind": self.kind, "plural": self.plural(),
+                    "singular": self.kind.to_lowercase(), "listKind": format!("{}List", self.kind)},
+                "versions": versions.collect::<Vec<_>>()}})
+        .to_string()
+    }
+
+    fn objects(&self) -> Vec<String> {
+        let text = "some text that an object of this size may have. ".repeat(10);
+        let object = |at: u32| {
+            json!({"apiVersion": format!("{GROUP}/v1"), "kind": self.kind,
+                "metadata": {"name": format!("object-{at:05}"), "namespace": self.name},
+                "spec": {"size": at, "text": text}})
+            .to_string()
+        };
+        (1..=self.count).map(object).collect()
+    }
+
+    fn path(&self) -> String {
+        format!("/apis/{GROUP}/v1/namespaces/{}/{}", self.name, self.plural())
+    }
+
+    /// Where its status is written.
+    fn status(&self) -> String {
+        let name = format!("{}.{GROUP}", self.plural());
+        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}/status")
+    }
+
+    /// Creates the objects, as soon as their definition is served.
+    async fn fill(&self, bed: &Bed) -> anyhow::Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        while let Err(error) = bed.raw().names(&self.path()).await {
+            ensure!(Instant::now() < deadline, "the kind is not served: {error:#}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        bed.apply(&self.objects()).await.map(drop)
+    }
+
+    /// Fails unless all objects are there, and stored in the version that stays.
+    async fn check(&self, bed: &Bed) -> anyhow::Result<()> {
+        let there = bed.raw().names(&self.path()).await?.len();
+        ensure!(
+            there == usize::try_from(self.count)?,
+            "{there} of {} objects are there",
+            self.count
+        );
+        let live = self.crds().api(bed.client()).get(&format!("{}.{GROUP}", self.plural())).await?;
+        let stored = &live.data["status"]["storedVersions"];
+        ensure!(*stored == json!(["v1"]), "objects are stored in {stored}");
+        let versions = live.data["spec"]["versions"].as_array().map_or(0, Vec::len);
+        ensure!(versions == 1, "the definition has {versions} versions");
+        Ok(())
+    }
+
+    fn crds(&self) -> Selection {
+        Selection::of("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    }
+
+    /// Deletes the definition with its objects, so that the next round has none of them.
+    async fn end(&self, bed: &Bed) -> anyhow::Result<()> {
+        bed.raw().delete(&bed::prepare(&[self.definition(&["v1"])])?).await?;
+        let only =
+            ListParams::default().fields(&format!("metadata.name={}.{GROUP}", self.plural()));
+        let deadline = Instant::now() + LIMIT;
+        while !self.crds().api(bed.client()).list_metadata(&only).await?.items.is_empty() {
+            ensure!(Instant::now() < deadline, "the definition {} does not go", self.plural());
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+}
+
+async fn raw_round(bed: &Bed, work: &Work) -> anyhow::Result<Phase> {
+    bed.create_namespaces(std::slice::from_ref(&work.name)).await?;
+    bed.apply(&[work.definition(&["v1", "v1alpha1"])]).await?;
+    work.fill(bed).await?;
+    let before = bed.read(Who::Raw)?;
+    let begun = Instant::now();
+    bed.apply(&[work.definition(&["v1alpha1", "v1"])]).await?;
+    tokio::time::sleep(SETTLES).await;
+    let names = bed.raw().names(&work.path()).await?;
+    let paths: Vec<String> = names.iter().map(|name| format!("{}/{name}", work.path())).collect();
+    bed.raw().merge(&paths, &json!({}), AT_ONCE).await?;
+    let trimmed = json!({"status": {"storedVersions": ["v1"]}});
+    bed.raw().merge(&[work.status()], &trimmed, 1).await?;
+    bed.apply(&[work.definition(&["v1"])]).await?;
+    let phase = bed.spent(&before, vec![begun.elapsed()])?;
+    work.check(bed).await?;
+    work.end(bed).await?;
+    Ok(phase)
+}
+
+async fn operator_round(bed: &Bed, work: &Work) -> anyhow::Result<Phase> {
+    bed.create_namespaces(std::slice::from_ref(&work.name)).await?;
+    let repository = bed.git()?.repository(&work.name)?;
+    let commit = |versions: &[&str], repository: &Repository| {
+        repository.commit(&[("crds/definition.yaml", &*work.definition(versions))], "versions")
+    };
+    let first = commit(&["v1", "v1alpha1"], &repository)?;
+    let kustomization = workload::kustomization(&work.name, &work.name, "crds", "10m", false);
+    let source = workload::source(&work.name, &bed.git()?.url(&repository), "10m");
+    let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
+    bed.apply(&[source.clone(), kustomization.clone()]).await?;
+    Arrivals::of(&first, 1, &mut watch, LIMIT).await?;
+    work.fill(bed).await?;
+    let second = commit(&["v1"], &repository)?;
+    let before = bed.read(Who::Operator)?;
+    bed.announce(&work.name, &second).await?;
+    let arrivals = Arrivals::of(&second, 1, &mut watch, LIMIT).await?;
+    let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
+    work.check(bed).await?;
+    bed.remove(&[kustomization], source).await?;
+    work.end(bed).await?;
+    Ok(phase)
+}

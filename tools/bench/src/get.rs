@@ -1,0 +1,225 @@
+//! `windlass get -A` in a large cluster: how soon it prints the first row, and how much memory it takes.
+//!
+//! Here: the objects, which nothing reconciles, the rounds, the table, the verdict. Elsewhere: writing them
+//! (`super::raw`), measuring a process (`e2e::measured`), judging times (`super::samples`).
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::raw::Raw;
+use super::samples::{self, Samples};
+use super::{bed, workload};
+use e2e::installation::{Build, Installation, Serving, make, program};
+use e2e::measured;
+use testbed::progress::{bold, green, red, step};
+
+/// The promise: the first row is printed within this time.
+const FIRST_ROW: Duration = Duration::from_secs(1);
+
+/// The promise: no more memory than this, in MiB.
+const MEMORY: f64 = 100.0;
+
+/// How long one command may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// How many status writes are under way at once.
+const AT_ONCE: usize = 16;
+
+/// Objects of a namespace.
+const OF_A_NAMESPACE: u32 = 100;
+
+/// How much is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many objects: Kustomizations and HelmReleases in turn
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    objects: u32,
+    /// How many objects the inventory of each lists
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=5000))]
+    inventory: u16,
+    /// How often the command runs
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+}
+
+/// What the command took.
+struct Taken {
+    first: Samples,
+    all: Samples,
+    /// MiB.
+    peak: f64,
+}
+
+/// Measures and prints the table.
+///
+/// # Errors
+/// When a row is missing, or the command took more than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    // What this program itself does is not measured, so only windlass is optimised.
+    step("windlass itself", || make(Build::Release))?;
+    let mut installation = Installation::start_with(&runtime, Serving::Programs(&[], &[]))?;
+    let load = samples::load();
+    let taken = measure(&runtime, &installation, options);
+    let taken = taken.map_err(|error| installation.explain(&error))?;
+    let passes = taken.first.passes() && taken.peak <= MEMORY;
+    print(options, taken);
+    samples::print_machine(&load);
+    if !passes {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+fn measure(
+    runtime: &Runtime,
+    installation: &Installation,
+    options: &Options,
+) -> anyhow::Result<Taken> {
+    let kubeconfig = installation.kubeconfig();
+    let text = format!("{} objects with inventories of {}", options.objects, options.inventory);
+    step(&text, || runtime.block_on(fill(&kubeconfig, options)))?;
+    let program = program(Build::Release)?;
+    let command = || {
+        let mut command = Command::new(&program);
+        command.args(["get", "-A", "--kubeconfig"]).arg(&kubeconfig).env_remove("KUBECONFIG");
+        command
+    };
+    let (mut first, mut all) =
+        (Samples::new("first row", FIRST_ROW), Samples::new("all rows", LIMIT));
+    step(&format!("{} rounds", options.rounds), || {
+        for _ in 0..options.rounds {
+            let (row, end, lines) = timed(command())?;
+            let wanted = usize::try_from(options.objects)? + 1;
+            ensure!(lines == wanted, "{lines} lines were printed instead of {wanted}");
+            first.add(row);
+            all.add(end);
+        }
+        Ok(())
+    })?;
+    let cost = step("peak of memory", || measured::cost(&command(), LIMIT))?;
+    ensure!(cost.status == Some(0), "`windlass get` failed: {}", cost.stderr.trim_end());
+    Ok(Taken { first, all, peak: cost.peak })
+}
+
+/// When the first row was printed, when the command ended, and how many lines it printed.
+fn timed(mut command: Command) -> anyhow::Result<(Duration, Duration, usize)> {
+    let begun = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).spawn().context("windlass cannot be started")?;
+    let lines = BufReader::new(child.stdout.take().context("there is no output")?).lines();
+    let (mut first, mut count) = (None, 0);
+    for line in lines {
+        line.context("the output cannot be read")?;
+        count += 1;
+        // The titles come before.
+        if count == 2 {
+            first = Some(begun.elapsed());
+        }
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "`windlass get` ended with {status}");
+    Ok((first.context("no row was printed")?, begun.elapsed(), count))
+}
+
+/// Creates the objects, and gives them the status of those that work.
+async fn fill(kubeconfig: &Path, options: &Options) -> anyhow::Result<()> {
+    let raw = Raw::connect(kubeconfig).await?;
+    let namespaces: Vec<String> =
+        (0..options.objects.div_ceil(OF_A_NAMESPACE)).map(namespace).collect();
+    let manifests: Vec<String> = namespaces.iter().map(|name| workload::namespace(name)).collect();
+    raw.apply(&bed::prepare(&manifests)?).await?;
+    for releases in [false, true] {
+        let chosen = (0..options.objects).filter(|at| (at % 2 == 1) == releases);
+        let objects: Vec<Value> = chosen.map(|at| object(at, releases)).collect();
+        let manifests: Vec<String> = objects.iter().map(Value::to_string).collect();
+        raw.apply(&bed::prepare(&manifests)?).await?;
+        let (group, plural) = match releases {
+            true => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
+            false => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
+        };
+        let path = |object: &Value| {
+            let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+            let (namespace, name) = (text("namespace"), text("name"));
+            format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}/status")
+        };
+        let paths: Vec<String> = objects.iter().map(path).collect();
+        raw.merge(&paths, &json!({"status": status(options, releases)}), AT_ONCE).await?;
+    }
+    Ok(())
+}
+
+fn namespace(number: u32) -> String {
+    format!("team-{number:04}")
+}
+
+fn object(at: u32, is_release: bool) -> Value {
+    let metadata = json!({"name": format!("app-{at:05}"), "namespace": namespace(at / OF_A_NAMESPACE),
+        "labels": {"team": namespace(at / OF_A_NAMESPACE)}});
+    match is_release {
+        true => {
+            json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": metadata,
+            "spec": {"interval": "10m", "suspend": true,
+                "chartRef": {"kind": "OCIRepository", "name": "app"},
+                "values": {"replicas": 2, "image": {"repository": "registry.example.com/app", "tag": "1.2.3"}}}})
+        }
+        false => json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": metadata, "spec": {"interval": "10m", "prune": true, "suspend": true,
+                "path": "./deploy/app", "sourceRef": {"kind": "GitRepository", "name": "app"}}}),
+    }
+}
+
+/// What the status of an object says that works.
+fn status(options: &Options, is_release: bool) -> Value {
+    let at = "2026-11-24T12:00:00Z";
+    let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";
+    let condition = json!({"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
+        "observedGeneration": 1, "lastTransitionTime": at,
+        "message": format!("Applied revision: {revision}")});
+    let entries: Vec<Value> = (0..options.inventory)
+        .map(|at| json!({"id": format!("apps_deployment-of-usual-length-{at:04}_apps_Deployment"), "v": "v1"}))
+        .collect();
+    let mut status = json!({"observedGeneration": 1, "conditions": [condition],
+        "lastAttemptedRevision": revision, "inventory": {"entries": entries}});
+    match is_release {
+        true => {
+            status["history"] = json!([{"name": "app", "namespace": "apps", "chartName": "app",
+                "chartVersion": "1.2.3", "configDigest": "sha256:0", "digest": "sha256:0",
+                "firstDeployed": at, "lastDeployed": at, "status": "deployed", "version": 1}]);
+        }
+        false => status["lastAppliedRevision"] = revision.into(),
+    }
+    status
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+fn print(options: &Options, taken: Taken) {
+    println!("\n{}", bold(&format!("windlass get -A, {} objects", options.objects)));
+    samples::print(&[taken.first, taken.all]);
+    let verdict = if taken.peak <= MEMORY { green("PASS") } else { red("FAIL") };
+    println!("peak of memory: {:.1} MiB  {verdict} (at most {MEMORY:.0} MiB)", taken.peak);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_without_rows_is_no_success() {
+        let shell = |script: &str| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", script]);
+            timed(command)
+        };
+        let (first, end, lines) = shell("echo NAME; echo a; echo b").unwrap();
+        assert!(lines == 3 && first <= end);
+        assert!(shell("echo NAME").unwrap_err().to_string().contains("no row"));
+        assert!(shell("echo NAME; echo a; exit 2").is_err());
+    }
+}

@@ -1,0 +1,352 @@
+//! Many HelmReleases of one chart: a ConfigMap, a Deployment with one Pod and a Service, in a namespace of its own each;
+//! beside the raw client with the same objects.
+//!
+//! Here: the rounds: install, and with `--update` a new version of the chart for all.
+//! Elsewhere: the chart and where it comes from (`chart`), the objects (`super::workload`), costs (`super::bed`), the
+//! verdict (`super::figures`).
+
+pub(super) mod chart;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use self::chart::Origin;
+
+use super::bed::{self, Bed, Reading, Target, Who};
+use super::figures::{self, Comparison, Limits, Phase};
+use super::samples;
+use super::workload::{self, App, NAMESPACE};
+use e2e::installation::{Seen, Watch};
+use testbed::progress::step;
+
+/// The promise: how many times as long as a client that applies the same objects a release takes, which also has its
+/// records, its status and the waiting.
+const PROMISE: f64 = 2.0;
+
+/// The promise for installing a hundred and waiting: CPU seconds.
+const HUNDRED: f64 = 1.5;
+
+/// The promise for the memory at the peak of up to five hundred, in MiB.
+const PEAK: f64 = 80.0;
+
+/// The promise for five hundred with a HelmChart each, for an install and for an update: CPU seconds.
+const WITH_TEMPLATE: f64 = 7.5;
+
+/// The promise for installing five hundred with a HelmChart each, and for updating them: seconds.
+const SECONDS: (f64, f64) = (28.0, 20.0);
+
+/// How many objects the chart has.
+const OBJECTS: usize = 3;
+
+/// How much is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many HelmReleases
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=2000))]
+    count: u16,
+    /// They wait until their Deployments are available; so does the raw client, by one watch
+    #[arg(long)]
+    wait: bool,
+    /// The chart is in a HelmRepository, and each HelmRelease has a HelmChart by `spec.chart`; else all name one HelmChart
+    /// of a GitRepository
+    #[arg(long)]
+    chart_template: bool,
+    /// Then release a new version of the chart, and measure until every HelmRelease has it
+    #[arg(long)]
+    update: bool,
+    /// How often each of both does it
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Without the raw client, since another operator is compared with
+    #[arg(skip)]
+    is_alone: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Options {
+    /// One install of so many that wait, by the operator alone.
+    pub(super) fn alone(count: u16) -> Self {
+        Self {
+            count,
+            wait: true,
+            update: false,
+            rounds: 1,
+            is_alone: true,
+            target: Target::default(),
+            chart_template: true,
+        }
+    }
+
+    fn sides(&self) -> &'static [Who] {
+        if self.is_alone { &[Who::Operator] } else { &[Who::Raw, Who::Operator] }
+    }
+
+    /// How long a piece of work may take; an operator that polls and does little at once needs long.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(120 + 3 * u64::from(self.count))
+    }
+
+    /// What an install may take, and what an update.
+    fn limits(&self) -> [Limits; 2] {
+        let peak = (self.count <= 500).then_some(PEAK);
+        if self.chart_template {
+            let cpu = (self.count <= 500).then_some(WITH_TEMPLATE);
+            let seconds = (self.count <= 500).then_some(SECONDS);
+            let limits = |total| Limits { total, cpu, peak, ..Limits::default() };
+            return [limits(seconds.map(|it| it.0)), limits(seconds.map(|it| it.1))];
+        }
+        let cpu = (self.count <= 100 && self.wait).then_some(HUNDRED);
+        let ratio = self.wait.then_some(PROMISE);
+        let install = Limits { ratio, cpu, peak, ..Limits::default() };
+        [install, Limits { peak, ..Limits::default() }]
+    }
+}
+
+/// Measures and prints the table.
+///
+/// # Errors
+/// When something was not released, or windlass took more than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let mut bed = Bed::open(&runtime, &options.target)?;
+    let load = samples::load();
+    let measured = measure(&runtime, &bed, options);
+    let comparisons = measured.map_err(|error| bed.explain(error))?;
+    let passes = comparisons.iter().all(Comparison::passes);
+    figures::print(options.target.output, &comparisons, &load);
+    if !passes {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+/// Measures on a bed that is there.
+///
+/// # Errors
+/// When something was not done in time.
+pub(super) fn measure(
+    runtime: &Runtime,
+    bed: &Bed,
+    options: &Options,
+) -> anyhow::Result<Vec<Comparison>> {
+    let count = usize::from(options.count);
+    let waiting = if options.wait { "until ready" } else { "without waiting" };
+    let limits = if bed.is_windlass() { options.limits() } else { Default::default() };
+    let with = if options.chart_template { " with a HelmChart each" } else { "" };
+    let title =
+        |what: &str| format!("{count} HelmReleases{with} of {OBJECTS} objects, {what}, {waiting}");
+    let [of_install, of_update] = limits;
+    let mut install = Comparison::new(title("install"), count * OBJECTS, of_install);
+    let mut update = Comparison::new(title("update"), count * OBJECTS, of_update);
+    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    step("both once with one", || {
+        runtime.block_on(async {
+            if !options.is_alone {
+                Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+            }
+            let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
+            operator.install().await?;
+            operator.remove().await
+        })
+    })?;
+    for round in 1..=options.rounds {
+        for &who in options.sides() {
+            let name = if who == Who::Raw { "raw client" } else { "operator" };
+            step(&format!("round {round}: {name}"), || {
+                runtime.block_on(async {
+                    let side = Side::prepare(bed, options, who, round, count).await?;
+                    install.add(who, side.install().await?);
+                    if options.update {
+                        update.add(who, side.update().await?);
+                    }
+                    side.remove().await
+                })
+            })?;
+        }
+    }
+    runtime.block_on(bed.leave())?;
+    let mut all = vec![install];
+    all.extend(options.update.then_some(update));
+    Ok(all)
+}
+
+/// One of both in one round.
+struct Side<'a> {
+    bed: &'a Bed,
+    options: &'a Options,
+    who: Who,
+    /// The value of the label, and the name of the source and of the HelmChart.
+    work: String,
+    apps: Vec<App>,
+    origin: Origin,
+}
+
+impl<'a> Side<'a> {
+    async fn prepare(
+        bed: &'a Bed,
+        options: &'a Options,
+        who: Who,
+        round: u16,
+        count: usize,
+    ) -> anyhow::Result<Self> {
+        let work = format!("hr-{}", bed.work(who, round));
+        let app = |number: usize| {
+            let name = format!("{work}-{number:04}");
+            App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
+        };
+        let apps: Vec<App> = (1..=count).map(app).collect();
+        let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
+        bed.create_namespaces(&names).await?;
+        let origin = match options.chart_template {
+            true => Origin::web().await?,
+            false => Origin::Git(bed.git()?.repository(&work)?),
+        };
+        Ok(Self { bed, options, who, work, apps, origin })
+    }
+
+    async fn install(&self) -> anyhow::Result<Phase> {
+        match self.who {
+            Who::Raw => self.raw(1).await,
+            Who::Operator => self.release().await,
+        }
+    }
+
+    async fn update(&self) -> anyhow::Result<Phase> {
+        match self.who {
+            Who::Raw => self.raw(2).await,
+            Who::Operator => self.upgrade().await,
+        }
+    }
+
+    /// Applies the objects as fast as can be and, if asked to, waits for them.
+    async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
+        let manifests: Vec<String> =
+            self.apps.iter().map(|app| chart::manifests(app, version)).collect();
+        let objects = bed::prepare(&manifests)?;
+        let mut watch = self.bed.watch_deployments(&self.work).await?;
+        let image = workload::image(version);
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        let mut times = self.bed.raw().apply(&objects).await?;
+        if self.options.wait {
+            let is_new = |seen: &Seen| {
+                seen.value("/spec/template/spec/containers/0/image") == image.as_str()
+            };
+            let done = bed::rollouts(&mut watch, self.apps.len(), is_new).await?;
+            times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
+        }
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(&before, times)
+    }
+
+    async fn release(&self) -> anyhow::Result<Phase> {
+        self.origin.publish(&self.work, 1)?;
+        self.bed.apply(&[self.origin.source(self.bed, &self.work)?]).await?;
+        let mut watch = Watch::begin(self.bed.client(), &bed::releases()).await?;
+        if !self.options.chart_template {
+            self.bed.apply(&[chart::helm_chart(&self.work)]).await?;
+            let is_packed = |seen: &Seen| seen.is("HelmChart", &self.work) && seen.is_ready();
+            watch.until("the chart", self.options.limit(), is_packed).await?;
+        }
+        let releases = bed::prepare(&self.releases(1))?;
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        self.bed.raw().apply(&releases).await?;
+        self.arrive(&mut watch, 1, begun, &before).await
+    }
+
+    /// A new version of the chart: each `spec.chart` asks for it, or the one HelmChart has it.
+    async fn upgrade(&self) -> anyhow::Result<Phase> {
+        let mut watch = Watch::begin(self.bed.client(), &bed::releases()).await?;
+        watch.forget();
+        let commit = self.origin.publish(&self.work, 2)?;
+        let releases = bed::prepare(&self.releases(2))?;
+        if self.options.chart_template {
+            // The index was read long ago; that it is read again is no part of the work.
+            self.bed.announce_repository(&self.work).await?;
+        }
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        match self.options.chart_template {
+            true => drop(self.bed.raw().apply(&releases).await?),
+            false => self.bed.announce(&self.work, &commit).await?,
+        }
+        self.arrive(&mut watch, 2, begun, &before).await
+    }
+
+    /// Waits until every HelmRelease has a version.
+    async fn arrive(
+        &self,
+        watch: &mut Watch,
+        version: u32,
+        begun: Instant,
+        before: &Reading,
+    ) -> anyhow::Result<Phase> {
+        let mut ready = BTreeMap::new();
+        let deadline = begun + self.options.limit();
+        let wanted = chart::version(version);
+        while ready.len() < self.apps.len() {
+            let what = format!("the releases ({} of {} are there)", ready.len(), self.apps.len());
+            let seen = watch.next(&what, deadline).await?;
+            let is_it = seen.kind == "HelmRelease" && seen.name.starts_with(&self.work);
+            if is_it && seen.is_ready() && has_released(&seen, &wanted) {
+                ready.entry(seen.name).or_insert(seen.at);
+            }
+        }
+        let times = ready.values().map(|at| at.saturating_duration_since(begun)).collect();
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(before, times)
+    }
+
+    /// Removes the releases, and waits until they are gone; what the raw client made stays.
+    async fn remove(&self) -> anyhow::Result<()> {
+        if self.who == Who::Raw {
+            return Ok(());
+        }
+        let [all, _] = bed::releases();
+        let mut sources = vec![self.origin.source(self.bed, &self.work)?];
+        if !self.options.chart_template {
+            sources.push(chart::helm_chart(&self.work));
+        }
+        self.bed.remove_all(&self.releases(1), &sources, &all).await
+    }
+
+    fn releases(&self, version: u32) -> Vec<String> {
+        let (work, without) = (&self.work, !self.options.wait);
+        let chart = match self.options.chart_template {
+            true => chart::template(work, version),
+            false => format!("chartRef: {{kind: HelmChart, name: {work}}}"),
+        };
+        let one = |App { name, namespace, .. }: &App| {
+            format!(
+                "\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
+spec:
+  interval: 10m
+  timeout: 10m
+  releaseName: {name}
+  targetNamespace: {namespace}
+  storageNamespace: {namespace}
+  {chart}
+  install: {{disableWait: {without}}}
+  upgrade: {{disableWait: {without}}}
+  values: {{work: {work}}}
+"
+            )
+        };
+        self.apps.iter().map(one).collect()
+    }
+}
+
+/// Whether the newest release is of a version of the chart. Of a chart in Git the version may carry a commit.
+fn has_released(seen: &Seen, version: &str) -> bool {
+    let released = seen.value("/status/history/0/chartVersion").as_str().unwrap_or_default();
+    released.split('+').next() == Some(version)
+}

@@ -1,0 +1,102 @@
+//! How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile with Helm.
+//!
+//! Here: the helmfiles. Elsewhere: whole processes, table and verdict (`beside`).
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use clap::Args;
+use testbed::oracle::Oracle;
+
+use super::beside::{self, Asked, Pair, Subject};
+use super::figures::Output;
+use super::samples;
+use conformance::compare::helmfile::{Real, real};
+use conformance::corpus::{Case, Corpus};
+use e2e::installation::{Build, make, program};
+use testbed::progress::step;
+
+/// The promise: how many times faster than helmfile a process is.
+const FASTER: f64 = 20.0;
+
+/// How many releases the helmfiles have.
+const RELEASES: [u16; 2] = [10, 200];
+
+/// Our own chart of all releases.
+const CHART: &str = "web";
+
+/// One level of releases needs the one before it.
+const HELMFILE: &str = r#"environments:
+  default:
+    values:
+      - env.yaml
+---
+releases:
+{{- range $index := until (int .Values.count) }}
+  - name: app-{{ $index }}
+    namespace: team-{{ mod $index 5 }}
+    chart: ./chart
+    labels:
+      tier: {{ mod $index 3 | quote }}
+    {{- if ge $index 5 }}
+    needs:
+      - team-{{ mod $index 5 }}/app-{{ sub $index 5 }}
+    {{- end }}
+    values:
+      - values.yaml.gotmpl
+      - replicaCount: {{ add 1 (mod $index 3) }}
+{{- end }}
+"#;
+
+const VALUES: &str = r#"fullnameOverride: {{ .Release.Name }}
+podLabels:
+  region: {{ .Values.region }}
+  namespace: {{ .Release.Namespace }}
+"#;
+
+/// What is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How often each process is run
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// How the figures are written
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// Measures, and prints the table.
+///
+/// # Errors
+/// When a helmfile cannot be rendered, or windlass is not as much faster or smaller as promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let Real { path, tools } = real()?;
+    step("windlass itself", || make(Build::Release))?;
+    let own = program(Build::Release)?;
+    let load = samples::load();
+    let mut rows = Vec::new();
+    for releases in RELEASES {
+        for command in ["list", "template"] {
+            let name = format!("{command}, {releases} releases");
+            let subject = Subject::ours(&name, files(releases)?, "helmfile.yaml.gotmpl", FASTER)?;
+            let real = Asked { program: &path, arguments: &[command, "--file"] };
+            step(&name, || {
+                let own = Asked { program: &own, arguments: &["helmfile", command, "--file"] };
+                let pair = Pair { real, own, tools: &tools };
+                rows.extend(beside::processes(&pair, &subject, options.rounds)?);
+                Ok(())
+            })?;
+        }
+    }
+    beside::conclude("helmfiles", Oracle::Helmfile.name(), &rows, options.output, &load)
+}
+
+/// A helmfile of so many releases with its chart.
+fn files(releases: u16) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let charts = Case::load(Corpus::Charts, &[CHART.to_owned()])?;
+    let mut files = charts.first().context("the chart is not there")?.files()?;
+    files.insert("helmfile.yaml.gotmpl".to_owned(), HELMFILE.into());
+    files.insert("values.yaml.gotmpl".to_owned(), VALUES.into());
+    files.insert("env.yaml".to_owned(), format!("count: {releases}\nregion: north\n").into());
+    Ok(files)
+}

@@ -1,0 +1,275 @@
+//! One Helmfile of many releases of one chart, in a namespace of its own each: the install beside the raw client with the
+//! same objects, and what the settled Helmfile costs at each interval.
+//!
+//! Here: the rounds, listening, the verdict. Elsewhere: the chart (`super::helm_releases::chart`), the objects
+//! (`super::workload`), costs (`super::bed`), what is heard (`super::idle`).
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use e2e::git_server::Repository;
+use tokio::runtime::Runtime;
+
+use super::audit::Purpose;
+use super::bed::{self, Bed, Target, Who};
+use super::figures::{self, Comparison, Limits, Output, Phase};
+use super::helm_releases::chart;
+use super::idle::Heard;
+use super::samples;
+use super::workload::{self, App, NAMESPACE};
+use e2e::installation::{Seen, Selection, Watch};
+use testbed::progress::{bold, green, red, step};
+
+/// The promise for an install: total time as a multiple of the raw client's.
+const RATIO: f64 = 2.0;
+
+/// The promise for the memory at the peak of up to a hundred releases, in MiB.
+const PEAK: f64 = 80.0;
+
+/// The promise for a pass of a settled Helmfile of up to a hundred releases: CPU seconds.
+const PASS: f64 = 0.05;
+
+/// The interval of the Helmfile and of its source.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// How many intervals are listened to.
+const PASSES: u32 = 4;
+
+/// How many objects the chart has.
+const OBJECTS: usize = 3;
+
+/// How much is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many releases the Helmfile has
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    count: u16,
+    /// How often it is installed by each of both
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Measures and prints the tables.
+///
+/// # Errors
+/// When something was not released, a settled Helmfile made a request, or windlass took more than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let mut bed = Bed::open(&runtime, &options.target)?;
+    let load = samples::load();
+    let measured = measure(&runtime, &bed, options);
+    let (install, heard) = measured.map_err(|error| bed.explain(error))?;
+    let is_promised = options.count <= 100;
+    let pass = heard.cpu / f64::from(PASSES);
+    if options.target.output == Output::Json {
+        print_json(&install, &heard, pass, &load);
+    } else {
+        figures::print(options.target.output, std::slice::from_ref(&install), &load);
+        print(options, &heard, pass, is_promised);
+    }
+    let is_idle = heard.requests.total(Purpose::Work) == 0;
+    let is_cheap = !is_promised || pass <= PASS;
+    if !(install.passes() && is_idle && is_cheap) {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
+fn print_json(install: &Comparison, heard: &Heard, pass: f64, load: &str) {
+    let requests = heard.to_json();
+    let settled = serde_json::json!({"cpu_a_pass": pass, "peak": heard.peak, "requests": requests});
+    let comparisons = [install.to_json()];
+    println!(
+        "{}",
+        serde_json::json!({"load": load, "comparisons": comparisons, "settled": settled})
+    );
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+fn print(options: &Options, heard: &Heard, pass: f64, is_promised: bool) {
+    let count = options.count;
+    println!("\n{}", bold(&format!("a settled Helmfile of {count} releases, {PASSES} intervals")));
+    heard.print();
+    let verdict = match (is_promised, pass <= PASS) {
+        (false, _) => String::new(),
+        (true, true) => format!("  {} (at most {PASS:.3})", green("PASS")),
+        (true, false) => format!("  {} (at most {PASS:.3})", red("FAIL")),
+    };
+    println!("CPU of the operator for an interval, with its Git source, s: {pass:.3}{verdict}");
+}
+
+fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<(Comparison, Heard)> {
+    let count = usize::from(options.count);
+    let limits = match bed.is_windlass() {
+        true => Limits {
+            ratio: Some(RATIO),
+            peak: (options.count <= 100).then_some(PEAK),
+            ..Limits::default()
+        },
+        false => Limits::default(),
+    };
+    let title = format!("a Helmfile of {count} releases of {OBJECTS} objects, until ready");
+    let mut install = Comparison::new(title, count * OBJECTS, limits);
+    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    step("both once with one", || {
+        runtime.block_on(async {
+            Side::prepare(bed, Who::Raw, 0, 1).await?.install().await?;
+            let operator = Side::prepare(bed, Who::Operator, 0, 1).await?;
+            operator.install().await?;
+            operator.remove().await
+        })
+    })?;
+    let mut heard = None;
+    for round in 1..=options.rounds {
+        for who in [Who::Raw, Who::Operator] {
+            let name = if who == Who::Raw { "raw client" } else { "operator" };
+            let side = step(&format!("round {round}: {name}"), || {
+                runtime.block_on(async {
+                    let side = Side::prepare(bed, who, round, count).await?;
+                    install.add(who, side.install().await?);
+                    anyhow::Ok(side)
+                })
+            })?;
+            if who == Who::Operator && round == options.rounds {
+                heard = Some(listen(bed)?);
+            }
+            step(&format!("round {round}: removal"), || runtime.block_on(side.remove()))?;
+        }
+    }
+    runtime.block_on(bed.leave())?;
+    Ok((install, heard.context("there was no round")?))
+}
+
+fn listen(bed: &Bed) -> anyhow::Result<Heard> {
+    step("the first interval, in which it settles", || {
+        std::thread::sleep(INTERVAL * 3 / 2);
+        Ok(())
+    })?;
+    step(&format!("listening for {PASSES} intervals"), || Heard::listen(bed, INTERVAL * PASSES))
+}
+
+/// One of both in one round.
+struct Side<'a> {
+    bed: &'a Bed,
+    who: Who,
+    /// The value of the label, and the name of the source and of the Helmfile.
+    work: String,
+    apps: Vec<App>,
+    repository: Repository,
+}
+
+impl<'a> Side<'a> {
+    async fn prepare(bed: &'a Bed, who: Who, round: u16, count: usize) -> anyhow::Result<Self> {
+        let work = format!("hf-{}", bed.work(who, round));
+        let app = |number: usize| {
+            let name = format!("{work}-{number:04}");
+            App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
+        };
+        let apps: Vec<App> = (1..=count).map(app).collect();
+        let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
+        bed.create_namespaces(&names).await?;
+        let repository = bed.git()?.repository(&work)?;
+        Ok(Self { bed, who, work, apps, repository })
+    }
+
+    async fn install(&self) -> anyhow::Result<Phase> {
+        match self.who {
+            Who::Raw => self.raw().await,
+            Who::Operator => self.release().await,
+        }
+    }
+
+    /// Applies the objects as fast as can be, and waits for them by one watch.
+    async fn raw(&self) -> anyhow::Result<Phase> {
+        let manifests: Vec<String> = self.apps.iter().map(|app| chart::manifests(app, 1)).collect();
+        let objects = bed::prepare(&manifests)?;
+        let mut watch = self.bed.watch_deployments(&self.work).await?;
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        self.bed.raw().apply(&objects).await?;
+        let done = bed::rollouts(&mut watch, self.apps.len(), |_| true).await?;
+        let times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(&before, times)
+    }
+
+    /// The source is there before; the time is from the Helmfile's creation until it is Ready.
+    async fn release(&self) -> anyhow::Result<Phase> {
+        let commit = self.publish()?;
+        let mut watch = Watch::begin(self.bed.client(), &[bed::sources(), helmfiles()]).await?;
+        self.bed.apply(&[self.source()?]).await?;
+        let is_fetched = |seen: &Seen| seen.name == self.work && seen.has_fetched(&commit);
+        watch.until("the source", self.limit(), is_fetched).await?;
+        let helmfile = bed::prepare(&[self.helmfile()])?;
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        self.bed.raw().apply(&helmfile).await?;
+        let is_done = |seen: &Seen| seen.is("Helmfile", &self.work) && seen.is_ready();
+        let seen = watch.until("the releases", self.limit(), is_done).await?;
+        let time = seen.at.saturating_duration_since(begun);
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(&before, vec![time])
+    }
+
+    /// Commits the chart and the helmfile; returns the commit.
+    fn publish(&self) -> anyhow::Result<String> {
+        let mut helmfile = "helmDefaults: {wait: true, timeout: 600}\nreleases:\n".to_owned();
+        for App { name, namespace, work, .. } in &self.apps {
+            writeln!(
+                helmfile,
+                "- {{name: {name}, namespace: {namespace}, chart: ./chart, values: [{{work: {work}}}]}}"
+            )?;
+        }
+        let mut files = vec![("helmfile.yaml".to_owned(), helmfile)];
+        files.extend(chart::files(1).map(|(path, text)| (format!("chart/{path}"), text)));
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        self.repository.commit(&files, &self.work)
+    }
+
+    fn source(&self) -> anyhow::Result<String> {
+        let interval = format!("{}s", INTERVAL.as_secs());
+        Ok(workload::source(&self.work, &self.bed.git()?.url(&self.repository), &interval))
+    }
+
+    fn helmfile(&self) -> String {
+        format!(
+            "\
+apiVersion: helmfile.windlass.dev/v1alpha1
+kind: Helmfile
+metadata: {{name: {}, namespace: {NAMESPACE}}}
+spec:
+  sourceRef: {{kind: GitRepository, name: {}}}
+  interval: {}s
+  timeout: 10m
+  prune: true
+",
+            self.work,
+            self.work,
+            INTERVAL.as_secs()
+        )
+    }
+
+    /// Removes the releases, and waits until they are gone; what the raw client made stays.
+    async fn remove(&self) -> anyhow::Result<()> {
+        if self.who == Who::Raw {
+            return Ok(());
+        }
+        self.bed.remove_all(&[self.helmfile()], &[self.source()?], &helmfiles()).await
+    }
+
+    /// How long a piece of work may take.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(120 + 3 * self.apps.len() as u64)
+    }
+}
+
+/// The Helmfiles.
+fn helmfiles() -> Selection {
+    Selection::of("helmfile.windlass.dev/v1alpha1", "Helmfile").within(NAMESPACE)
+}

@@ -1,0 +1,183 @@
+//! What settled Kustomizations cost when nothing happens but the time that passes.
+//!
+//! Here: settling them, listening, the table, the verdict.
+//! Elsewhere: the objects (`super::workload`), what was asked (`super::audit`).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use e2e::control_plane::OPERATOR;
+use tokio::runtime::Runtime;
+
+use super::arrivals::Arrivals;
+use super::audit::{Purpose, Requests};
+use super::bed::{self, Bed, Target, Who};
+use super::figures::Output;
+use super::workload::{self, App};
+use super::{process, samples};
+use e2e::installation::Watch;
+use testbed::progress::{bold, green, red, step};
+
+/// The interval of all objects: each is reconciled several times while they are listened to.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long the work before may take.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// After listening, for the last watches to be opened again after their lists.
+const REOPENING: Duration = Duration::from_secs(2);
+
+/// How many for how long.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many Kustomizations, with intervals of 30 s like their GitRepository's
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=2000))]
+    kustomizations: u16,
+    /// They check the health of their objects
+    #[arg(long)]
+    wait: bool,
+    /// How long is listened, in minutes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=60))]
+    minutes: u16,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What was heard.
+pub(super) struct Heard {
+    /// What the operator asked of the API server.
+    pub(super) requests: Requests,
+    /// CPU seconds of the operator in that time.
+    pub(super) cpu: f64,
+    /// Highest resident memory of the operator since its start, in MiB.
+    pub(super) peak: f64,
+}
+
+impl Heard {
+    /// Listens to the operator for a while.
+    ///
+    /// # Errors
+    /// When there is no audit log, or the operator has ended.
+    pub(super) fn listen(bed: &Bed, time: Duration) -> anyhow::Result<Self> {
+        let audit = bed.audit()?;
+        let cpu = process::cpu_seconds(bed.operators())?;
+        let mark = audit.mark()?;
+        std::thread::sleep(time);
+        let cpu = process::cpu_seconds(bed.operators())? - cpu;
+        std::thread::sleep(REOPENING);
+        let requests = audit.since(mark, OPERATOR)?;
+        Ok(Self { requests, cpu, peak: process::peak_mebibytes(bed.operators())? })
+    }
+
+    /// The requests for programs.
+    pub(super) fn to_json(&self) -> Vec<serde_json::Value> {
+        let lines = self.requests.iter();
+        let line = |(purpose, verb, resource, tally)| serde_json::json!({"purpose": purpose, "verb": verb, "resource": resource, "tally": tally});
+        lines.map(line).collect()
+    }
+
+    /// Prints the requests, and whether any was work.
+    #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+    pub(super) fn print(&self) {
+        println!(
+            "{:<10} {:<18} {:<36} {:>6} {:>8}",
+            "purpose", "verb", "resource", "count", "refused"
+        );
+        for (purpose, verb, resource, tally) in self.requests.iter() {
+            let word = match purpose {
+                Purpose::Watching => "watching",
+                Purpose::Leading => "leading",
+                Purpose::Work => "work",
+            };
+            println!(
+                "{word:<10} {verb:<18} {resource:<36} {:>6} {:>8}",
+                tally.count, tally.refused
+            );
+        }
+        let work = self.requests.total(Purpose::Work);
+        let verdict = if work == 0 { green("PASS") } else { red("FAIL") };
+        println!("requests that were work: {work}  {verdict} (at most 0)");
+    }
+}
+
+/// Listens, and prints the table.
+///
+/// # Errors
+/// When there was a request that is not needed to keep watches and the Lease.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let mut bed = Bed::open(&runtime, &options.target)?;
+    let load = samples::load();
+    let heard = listen(&runtime, &bed, options).map_err(|error| bed.explain(error))?;
+    print(options, &heard, &load);
+    let work = heard.requests.total(Purpose::Work);
+    if bed.is_windlass() && work > 0 {
+        bail!("{work} requests although nothing had happened");
+    }
+    Ok(())
+}
+
+fn listen(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Heard> {
+    let count = usize::from(options.kustomizations);
+    let (kustomizations, source) =
+        step(&format!("{count} Kustomizations"), || runtime.block_on(install(bed, options)))?;
+    step("the first interval, in which they settle", || {
+        std::thread::sleep(INTERVAL * 3 / 2);
+        Ok(())
+    })?;
+    let minutes = options.minutes;
+    let time = Duration::from_secs(60 * u64::from(minutes));
+    let heard = step(&format!("listening for {minutes} min"), || Heard::listen(bed, time))?;
+    step("removal", || {
+        runtime.block_on(async {
+            bed.remove(&kustomizations, source).await?;
+            bed.leave().await
+        })
+    })?;
+    Ok(heard)
+}
+
+/// Returns the manifests of the Kustomizations and of their source.
+async fn install(bed: &Bed, options: &Options) -> anyhow::Result<(Vec<String>, String)> {
+    let work = &bed.work(Who::Operator, 1);
+    let app = |number: u16| {
+        let name = format!("{work}-{number:04}");
+        App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
+    };
+    let apps: Vec<App> = (1..=options.kustomizations).map(app).collect();
+    let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
+    bed.create_namespaces(&names).await?;
+    let repository = bed.git()?.repository(work)?;
+    let files: Vec<(String, String)> =
+        apps.iter().map(|app| (format!("{}/app.yaml", app.name), app.manifest(1))).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
+    let commit = repository.commit(&files, work)?;
+    let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
+    let interval = format!("{}s", INTERVAL.as_secs());
+    let source = workload::source(work, &bed.git()?.url(&repository), &interval);
+    let one =
+        |app: &App| workload::kustomization(&app.name, work, &app.name, &interval, options.wait);
+    let kustomizations: Vec<String> = apps.iter().map(one).collect();
+    bed.apply(std::slice::from_ref(&source)).await?;
+    bed.apply(&kustomizations).await?;
+    Arrivals::of(&commit, apps.len(), &mut watch, LIMIT).await?;
+    bed.settle(work, apps.len()).await?;
+    Ok((kustomizations, source))
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+fn print(options: &Options, heard: &Heard, load: &str) {
+    let Heard { cpu, peak, .. } = heard;
+    if options.target.output == Output::Json {
+        let lines = heard.to_json();
+        let all = serde_json::json!({"load": load, "cpu": cpu, "peak": peak, "requests": lines});
+        println!("{all}");
+        return;
+    }
+    let (count, minutes) = (options.kustomizations, options.minutes);
+    println!("\n{}", bold(&format!("{count} settled Kustomizations, {minutes} min")));
+    heard.print();
+    println!("CPU of the operator: {cpu:.2} s; peak memory since its start: {peak:.1} MiB");
+    samples::print_machine(load);
+}

@@ -1,0 +1,322 @@
+//! Many Kustomizations, each of a ConfigMap and a Deployment with one Pod in a namespace of its own, all of one
+//! GitRepository; beside the raw client with the same objects.
+//!
+//! Here: the rounds: install, and with `--update` a commit that changes everything.
+//! Elsewhere: the objects (`super::workload`), costs (`super::bed`), the verdict (`super::figures`).
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use e2e::git_server::Repository;
+use tokio::runtime::Runtime;
+
+use super::apply::PROMISE;
+use super::arrivals::Arrivals;
+use super::bed::{self, Bed, Target, Who};
+use super::figures::{self, Comparison, Limits, Phase};
+use super::samples;
+use super::workload::{self, App};
+use e2e::installation::{Seen, Watch};
+use testbed::progress::step;
+
+/// The promise for installing a hundred and waiting until they are healthy: CPU seconds, and MiB at the peak.
+const HUNDRED: (f64, f64) = (1.2, 60.0);
+
+/// When an installation begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Begin {
+    /// The artifact is there, and the Kustomizations are created; that takes a part of the time
+    Kustomizations,
+    /// The Kustomizations are there and wait, and the artifact appears
+    Artifact,
+}
+
+/// How much is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many Kustomizations
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=2000))]
+    count: u16,
+    /// They wait until their Deployments are available; so does the raw client, by one watch
+    #[arg(long)]
+    wait: bool,
+    /// Then make a commit that changes every object, and measure from its artifact on
+    #[arg(long)]
+    update: bool,
+    /// What an installation begins with
+    #[arg(long, value_enum, default_value_t = Begin::Kustomizations)]
+    from: Begin,
+    /// How often each of both does it
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Without the raw client, since another operator is compared with
+    #[arg(skip)]
+    is_alone: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Options {
+    /// One install of so many that wait, by the operator alone.
+    pub(super) fn alone(count: u16) -> Self {
+        Self {
+            count,
+            wait: true,
+            update: false,
+            rounds: 1,
+            is_alone: true,
+            target: Target::default(),
+            from: Begin::Kustomizations,
+        }
+    }
+
+    fn sides(&self) -> &'static [Who] {
+        if self.is_alone { &[Who::Operator] } else { &[Who::Raw, Who::Operator] }
+    }
+
+    /// How long a piece of work may take; an operator that polls and does little at once needs long.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(120 + 3 * u64::from(self.count))
+    }
+
+    fn limits(&self) -> Limits {
+        let is_promised = self.count <= 100 && self.wait;
+        Limits {
+            // Without waiting the raw client is done before Pods are; nothing is promised about that.
+            ratio: self.wait.then_some(PROMISE),
+            cpu: is_promised.then_some(HUNDRED.0),
+            peak: is_promised.then_some(HUNDRED.1),
+            ..Limits::default()
+        }
+    }
+}
+
+/// Measures and prints the tables.
+///
+/// # Errors
+/// When something was not applied, or windlass took more than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let mut bed = Bed::open(&runtime, &options.target)?;
+    let load = samples::load();
+    let measured = measure(&runtime, &bed, options);
+    let comparisons = measured.map_err(|error| bed.explain(error))?;
+    let passes = comparisons.iter().all(Comparison::passes);
+    figures::print(options.target.output, &comparisons, &load);
+    if !passes {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+/// Measures on a bed that is there.
+///
+/// # Errors
+/// When something was not done in time.
+pub(super) fn measure(
+    runtime: &Runtime,
+    bed: &Bed,
+    options: &Options,
+) -> anyhow::Result<Vec<Comparison>> {
+    let count = usize::from(options.count);
+    let waiting = if options.wait { "until healthy" } else { "without waiting for health" };
+    let limits = if bed.is_windlass() { options.limits() } else { Limits::default() };
+    let title = |what: &str| format!("{count} Kustomizations of 2 objects, {what}, {waiting}");
+    let mut install = Comparison::new(title("install"), count * 2, limits);
+    // Nothing is promised about it.
+    let mut update = Comparison::new(title("update"), count * 2, Limits::default());
+    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    step("both once with one", || {
+        runtime.block_on(async {
+            if !options.is_alone {
+                Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+            }
+            let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
+            operator.install().await?;
+            operator.remove().await
+        })
+    })?;
+    for round in 1..=options.rounds {
+        let sides = step(&format!("round {round}: namespaces"), || {
+            runtime.block_on(async {
+                let mut sides = Vec::new();
+                for &who in options.sides() {
+                    sides.push(Side::prepare(bed, options, who, round, count).await?);
+                }
+                Ok(sides)
+            })
+        })?;
+        for side in &sides {
+            step(&format!("round {round}: {}", side.name()), || {
+                install.add(side.who, runtime.block_on(side.install())?);
+                Ok(())
+            })?;
+        }
+        for side in sides.iter().filter(|_| options.update) {
+            step(&format!("round {round}: {}, update", side.name()), || {
+                update.add(side.who, runtime.block_on(side.update())?);
+                Ok(())
+            })?;
+        }
+        // What one round left would be the memory of the next.
+        step(&format!("round {round}: removal"), || {
+            sides.iter().try_for_each(|side| runtime.block_on(side.remove()))
+        })?;
+    }
+    runtime.block_on(bed.leave())?;
+    let mut all = vec![install];
+    all.extend(options.update.then_some(update));
+    Ok(all)
+}
+
+/// One of both in one round.
+struct Side<'a> {
+    bed: &'a Bed,
+    options: &'a Options,
+    who: Who,
+    /// The value of the label, and the name of the GitRepository.
+    work: String,
+    apps: Vec<App>,
+    repository: Repository,
+}
+
+impl<'a> Side<'a> {
+    /// Its namespaces and, for the operator, its commit.
+    async fn prepare(
+        bed: &'a Bed,
+        options: &'a Options,
+        who: Who,
+        round: u16,
+        count: usize,
+    ) -> anyhow::Result<Self> {
+        let work = bed.work(who, round);
+        let app = |number: usize| {
+            let name = format!("{work}-{number:04}");
+            App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
+        };
+        let apps: Vec<App> = (1..=count).map(app).collect();
+        let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
+        bed.create_namespaces(&names).await?;
+        let repository = bed.git()?.repository(&work)?;
+        Ok(Self { bed, options, who, work, apps, repository })
+    }
+
+    fn name(&self) -> &'static str {
+        if self.who == Who::Raw { "raw client" } else { "operator" }
+    }
+
+    async fn install(&self) -> anyhow::Result<Phase> {
+        match (self.who, self.options.from) {
+            (Who::Raw, _) => self.raw(1).await,
+            (Who::Operator, Begin::Kustomizations) => self.install_kustomizations().await,
+            (Who::Operator, Begin::Artifact) => self.install_artifact().await,
+        }
+    }
+
+    async fn update(&self) -> anyhow::Result<Phase> {
+        if self.who == Who::Raw {
+            return self.raw(2).await;
+        }
+        let mut watch = self.watch().await?;
+        watch.forget();
+        let commit = self.commit(2)?;
+        let before = self.bed.read(self.who)?;
+        self.bed.announce(&self.work, &commit).await?;
+        let arrivals = self.arrivals(&commit, &mut watch).await?;
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(&before, arrivals.since(arrivals.fetched))
+    }
+
+    /// Applies a version of the objects as fast as can be and, if asked to, waits for them.
+    async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
+        let objects = bed::prepare(&self.manifests(version))?;
+        let mut watch = self.bed.watch_deployments(&self.work).await?;
+        let image = workload::image(version);
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        let mut times = self.bed.raw().apply(&objects).await?;
+        if self.options.wait {
+            let is_new = |seen: &Seen| {
+                seen.value("/spec/template/spec/containers/0/image") == image.as_str()
+            };
+            let done = bed::rollouts(&mut watch, self.apps.len(), is_new).await?;
+            times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
+        }
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(&before, times)
+    }
+
+    async fn install_kustomizations(&self) -> anyhow::Result<Phase> {
+        let commit = self.commit(1)?;
+        self.bed.apply(&[self.source()?]).await?;
+        let is_there = |seen: &Seen| seen.kind == "GitRepository" && seen.has_fetched(&commit);
+        self.watch().await?.until("the artifact", self.options.limit(), is_there).await?;
+        let kustomizations = bed::prepare(&self.kustomizations())?;
+        let mut watch = self.watch().await?;
+        let before = self.bed.read(self.who)?;
+        let begun = Instant::now();
+        self.bed.raw().apply(&kustomizations).await?;
+        let arrivals = self.arrivals(&commit, &mut watch).await?;
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(&before, arrivals.since(begun))
+    }
+
+    async fn install_artifact(&self) -> anyhow::Result<Phase> {
+        let commit = self.commit(1)?;
+        let mut watch = self.watch().await?;
+        self.bed.apply(&self.kustomizations()).await?;
+        let mut told = BTreeSet::new();
+        let deadline = Instant::now() + self.options.limit();
+        while told.len() < self.apps.len() {
+            let seen = watch.next("the Kustomizations to wait for their source", deadline).await?;
+            if !seen.message().is_empty() {
+                told.insert(seen.name);
+            }
+        }
+        let before = self.bed.read(self.who)?;
+        self.bed.apply(&[self.source()?]).await?;
+        let arrivals = self.arrivals(&commit, &mut watch).await?;
+        self.bed.settle(&self.work, self.apps.len()).await?;
+        self.bed.spent(&before, arrivals.since(arrivals.fetched))
+    }
+
+    /// Deletes the Flux objects, and waits until what they applied is gone; what the raw client made stays.
+    async fn remove(&self) -> anyhow::Result<()> {
+        if self.who == Who::Raw {
+            return Ok(());
+        }
+        self.bed.remove(&self.kustomizations(), self.source()?).await
+    }
+
+    async fn watch(&self) -> anyhow::Result<Watch> {
+        Watch::begin(self.bed.client(), &[bed::sources(), bed::kustomizations()]).await
+    }
+
+    async fn arrivals(&self, commit: &str, watch: &mut Watch) -> anyhow::Result<Arrivals> {
+        Arrivals::of(commit, self.apps.len(), watch, self.options.limit()).await
+    }
+
+    fn commit(&self, version: u32) -> anyhow::Result<String> {
+        let file = |app: &App| (format!("{}/app.yaml", app.name), app.manifest(version));
+        let files: Vec<(String, String)> = self.apps.iter().map(file).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
+        self.repository.commit(&files, &format!("{} {version}", self.work))
+    }
+
+    fn manifests(&self, version: u32) -> Vec<String> {
+        self.apps.iter().map(|app| app.manifest(version)).collect()
+    }
+
+    fn source(&self) -> anyhow::Result<String> {
+        let url = self.bed.git()?.url(&self.repository);
+        Ok(workload::source(&self.work, &url, "10m"))
+    }
+
+    fn kustomizations(&self) -> Vec<String> {
+        let (source, wait) = (&self.work, self.options.wait);
+        let one = |app: &App| workload::kustomization(&app.name, source, &app.name, "10m", wait);
+        self.apps.iter().map(one).collect()
+    }
+}

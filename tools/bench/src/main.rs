@@ -1,0 +1,173 @@
+//! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
+//!
+//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `notify`, `receive`,
+//! `trust`, `versus`),
+//! with what (`bed`, `raw`, `workload`, `chain`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
+//! come to (`samples`, `figures`).
+#![expect(
+    clippy::print_stderr,
+    reason = "commands for people; results that are data go to standard output"
+)]
+
+mod apply;
+mod arrivals;
+mod audit;
+mod bed;
+mod beside;
+mod build;
+mod chain;
+mod crds;
+mod figures;
+mod get;
+mod helm_releases;
+mod helmfile;
+mod helmfile_releases;
+mod idle;
+mod kustomizations;
+mod notice;
+mod notify;
+mod process;
+mod raw;
+mod receive;
+mod samples;
+mod settle;
+mod sources;
+mod template;
+mod trust;
+mod versus;
+mod wake;
+mod workload;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use e2e::installation::{Build, make_packages};
+use e2e::measured;
+use testbed::progress::{red, step};
+use testbed::released;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure
+    Bench {
+        #[command(subcommand)]
+        command: Bench,
+    },
+    /// Run a command and report its peak of memory: for other commands
+    #[command(hide = true)]
+    Measured(measured::Options),
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// How soon a change is acted on when every interval is ten minutes: dependencies, drift, commits
+    Wake(wake::Options),
+    /// How fast one Kustomization of many objects is applied, beside a client that does nothing but apply
+    Apply(apply::Options),
+    /// How fast many small Kustomizations are applied, and what that costs, beside the same client
+    Kustomizations(kustomizations::Options),
+    /// How fast many releases of one chart are installed, and what that costs, beside the same client
+    Helmreleases(helm_releases::Options),
+    /// Whether every change is noticed in time with many HelmReleases, Secrets and kinds, after ten minutes
+    Notice(notice::Options),
+    /// What a large cluster costs: a restart, and one change among thousands of objects with references
+    Settle(settle::Options),
+    /// What settled Kustomizations ask of the API server: nothing
+    Idle(idle::Options),
+    /// What sources cost in time, bytes and memory: a repository, a bucket, an index of charts
+    Sources(sources::Options),
+    /// How fast charts are rendered, and in how much memory, beside the real Helm
+    Template(template::Options),
+    /// How fast overlays are built, and in how much memory, beside the real Kustomize
+    Build(build::Options),
+    /// How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile
+    Helmfile(helmfile::Options),
+    /// How fast objects are moved out of a version that is dropped, and in how much memory, beside the raw client
+    Crds(crds::Options),
+    /// How soon `windlass get -A` prints the first row in a large cluster, and in how much memory
+    Get(get::Options),
+    /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
+    HelmfileReleases(helmfile_releases::Options),
+    /// How fast events reach the services that work while one is dead, and what is lost, beside Flux's controller
+    Notify(notify::Options),
+    /// How soon a push is applied that a webhook announces, and how often a burst of webhooks has it fetched
+    Receive(receive::Options),
+    /// How fast Secrets are decrypted, beside Flux's decryptor, and signatures of commits verified
+    Trust(trust::Options),
+    /// How fast windlass is, and what it costs, beside Flux's own controllers on the same control plane
+    Versus(versus::Options),
+}
+
+/// Measures, and prints a table.
+///
+/// # Errors
+/// When something did not happen at all, or was slower than its limit.
+fn run(command: &Bench) -> anyhow::Result<()> {
+    match command {
+        Bench::Wake(options) => wake::run(options),
+        Bench::Apply(options) => as_shipped(|| apply::run(options)),
+        Bench::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
+        Bench::Helmreleases(options) => as_shipped(|| helm_releases::run(options)),
+        Bench::Idle(options) => as_shipped(|| idle::run(options)),
+        Bench::Notice(options) => as_shipped(|| notice::run(options)),
+        Bench::Settle(options) => as_shipped(|| settle::run(options)),
+        Bench::Sources(options) => sources::run(options),
+        Bench::Template(options) => as_shipped(|| template::run(options)),
+        Bench::Build(options) => as_shipped(|| build::run(options)),
+        Bench::Helmfile(options) => as_shipped(|| helmfile::run(options)),
+        Bench::Crds(options) => as_shipped(|| crds::run(options)),
+        Bench::Get(options) => get::run(options),
+        Bench::Notify(options) => notify::run(options),
+        Bench::Receive(options) => receive::run(options),
+        Bench::Trust(options) => as_shipped(|| trust::run(options)),
+        Bench::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
+        Bench::Versus(options) => as_shipped(|| versus::run(options)),
+    }
+}
+
+/// Measures with everything optimised: a slow raw client would flatter whoever is compared with it.
+fn as_shipped(measure: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if !cfg!(debug_assertions) {
+        return measure();
+    }
+    step("everything, optimised", || make_packages(Build::Release, &["windlass", "bench"]))?;
+    let again =
+        std::process::Command::new(released("bench")?).args(std::env::args_os().skip(1)).exec();
+    Err(again).context("the optimised `bench` cannot be started")
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Bench { command } => run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Measured(options) => measured::run(&options),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{} {error:#}", red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    /// clap finds out that a command is put together wrongly only when that command is used.
+    #[test]
+    fn every_command_is_put_together_right() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,271 @@
+//! Whether everything is noticed however many watches there are: HelmReleases with a Secret of values each and objects of
+//! many kinds, after some time in which connections grow old.
+//!
+//! Here: the objects, the changes, the table, the verdict.
+//! Elsewhere: starting everything (`e2e::installation`), judging times (`super::samples`).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use e2e::git_server::Repository;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::raw::Raw;
+use super::samples::{self, Samples};
+use super::{bed, workload};
+use e2e::installation::{Build, Installation, Seen, Selection, Watch};
+use testbed::progress::step;
+
+/// The promise: each change is acted on within this time.
+const PROMISE: Duration = Duration::from_secs(1);
+
+/// When waiting for something ends in failure: far below the interval, at which it would happen by itself.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// When everything has to be installed.
+const INSTALL_LIMIT: Duration = Duration::from_secs(900);
+
+const NAMESPACE: &str = workload::NAMESPACE;
+
+/// The group of the kinds.
+const GROUP: &str = "bench.windlass.dev";
+
+/// How many, and for how long.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many HelmReleases
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=2000))]
+    releases: u16,
+    /// How many kinds; each of the first releases has an object of one of them
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(0..=500))]
+    kinds: u16,
+    /// How many minutes pass before the changes
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+}
+
+/// Measures and prints the table.
+///
+/// # Errors
+/// When something was not noticed, or later than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let load = samples::load();
+    let installation = Installation::start(&runtime, Build::Release, &[])?;
+    let repository = installation.git().repository("notice")?;
+    let mut scene = Scene { installation, repository, options };
+    let measured = scene.measure(&runtime);
+    let all = measured.map_err(|error| scene.installation.explain(&error))?;
+    samples::print(&all);
+    samples::print_machine(&load);
+    if !all.iter().all(Samples::passes) {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+struct Scene<'a> {
+    installation: Installation,
+    repository: Repository,
+    options: &'a Options,
+}
+
+impl Scene<'_> {
+    fn measure(&mut self, runtime: &Runtime) -> anyhow::Result<Vec<Samples>> {
+        let Options { releases, kinds, minutes } = *self.options;
+        step(&format!("{releases} HelmReleases, {kinds} kinds"), || {
+            runtime.block_on(self.install())
+        })?;
+        step(&format!("{minutes} min"), || {
+            std::thread::sleep(Duration::from_secs(60 * minutes));
+            Ok(())
+        })?;
+        let mut values =
+            Samples::new("Secret of values changed, object changed", PROMISE).judged_at(100);
+        let mut drift = Samples::new("object of one of the kinds put back", PROMISE).judged_at(100);
+        step("every Secret changed", || {
+            runtime.block_on(async {
+                let raw = Raw::connect(&self.installation.kubeconfig()).await?;
+                let mut watch = self.watch(&Selection::of("v1", "ConfigMap")).await?;
+                for number in 1..=releases {
+                    values.add(self.change(&raw, &mut watch, number).await?);
+                }
+                Ok(())
+            })
+        })?;
+        step("an object of every kind edited by hand", || {
+            runtime.block_on(async {
+                for number in 1..=kinds.min(releases) {
+                    drift.add(self.edit(number).await?);
+                }
+                Ok(())
+            })
+        })?;
+        self.installation.check()?;
+        let all = [values, drift];
+        Ok(all.into_iter().filter(|it| kinds > 0 || !it.is_empty()).collect())
+    }
+
+    async fn install(&self) -> anyhow::Result<()> {
+        let commit = [
+            ("chart/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n"),
+            ("chart/templates/app.yaml", TEMPLATE),
+        ];
+        self.repository.commit(&commit, "The chart")?;
+        let raw = Raw::connect(&self.installation.kubeconfig()).await?;
+        let kinds: Vec<String> = (1..=self.options.kinds).map(crd).collect();
+        for part in kinds.chunks(50) {
+            raw.apply(&bed::prepare(part)?).await?;
+        }
+        let url = self.installation.git().url(&self.repository);
+        let mut first = vec![workload::source("notice", &url, "1h"), CHART.to_owned()];
+        first.extend((1..=self.options.releases).map(|number| secret(number, 0)));
+        raw.apply(&bed::prepare(&first)?).await?;
+        let mut watch = Watch::begin(self.installation.client(), &bed::releases()).await?;
+        let all = (1..=self.options.releases).map(|it| release(it, it <= self.options.kinds));
+        raw.apply(&bed::prepare(&all.collect::<Vec<_>>())?).await?;
+        let deadline = Instant::now() + INSTALL_LIMIT;
+        let mut ready = BTreeMap::new();
+        while ready.len() < usize::from(self.options.releases) {
+            let what = format!("all HelmReleases ({} are ready)", ready.len());
+            let seen = watch.next(&what, deadline).await?;
+            if seen.kind == "HelmRelease" && seen.is_ready() {
+                ready.insert(seen.name, ());
+            }
+        }
+        Ok(())
+    }
+
+    async fn watch(&self, selection: &Selection) -> anyhow::Result<Watch> {
+        let within = selection.clone().within(NAMESPACE);
+        let mut watch = Watch::begin(self.installation.client(), &[within]).await?;
+        watch.forget();
+        Ok(watch)
+    }
+
+    async fn change(&self, raw: &Raw, watch: &mut Watch, number: u16) -> anyhow::Result<Duration> {
+        let change = bed::prepare(&[secret(number, 1)])?;
+        let (name, wanted) = (name(number), value(number, 1));
+        let begun = Instant::now();
+        raw.apply(&change).await?;
+        let is_new =
+            |seen: &Seen| seen.name == name && seen.value("/data/value") == wanted.as_str();
+        let what = format!("the new value of {name}");
+        let seen = watch.until(&what, LIMIT, is_new).await?;
+        Ok(seen.at.saturating_duration_since(begun))
+    }
+
+    async fn edit(&self, number: u16) -> anyhow::Result<Duration> {
+        let name = name(number);
+        let all = Selection::of(&format!("{GROUP}/v1"), &kind(number)).within(NAMESPACE);
+        let api = all.api(self.installation.client());
+        let mut watch = self.watch(&all.named(&name)).await?;
+        let patch = Patch::Merge(json!({"spec": {"value": "edited"}}));
+        let begun = Instant::now();
+        api.patch(&name, &PatchParams::default(), &patch).await?;
+        let of = |seen: &Seen| seen.value("/spec/value").clone();
+        watch.until("the edit", LIMIT, |seen| of(seen) == "edited").await?;
+        let what = format!("{} {name} to be put back", kind(number));
+        let back = watch.until(&what, LIMIT, |seen| of(seen) == "fixed").await?;
+        Ok(back.at.saturating_duration_since(begun))
+    }
+}
+
+const TEMPLATE: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {value: {{ .Values.value | quote }}}
+{{- with .Values.kind }}
+---
+apiVersion: bench.windlass.dev/v1
+kind: {{ . }}
+metadata: {name: {{ $.Release.Name }}}
+spec: {value: fixed}
+{{- end }}
+";
+
+const CHART: &str = "\
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmChart
+metadata: {name: notice, namespace: flux-system}
+spec: {chart: ./chart, interval: 1h, sourceRef: {kind: GitRepository, name: notice}}
+";
+
+fn name(number: u16) -> String {
+    format!("release-{number:04}")
+}
+
+fn kind(number: u16) -> String {
+    format!("Kind{number:03}")
+}
+
+fn value(number: u16, round: u16) -> String {
+    format!("{number}-{round}")
+}
+
+fn crd(number: u16) -> String {
+    let kind = kind(number);
+    let plural = format!("{}s", kind.to_lowercase());
+    format!(
+        "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: {plural}.{GROUP}}}
+spec:
+  group: {GROUP}
+  scope: Namespaced
+  names: {{kind: {kind}, plural: {plural}}}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+    )
+}
+
+fn secret(number: u16, round: u16) -> String {
+    let (name, value) = (name(number), value(number, round));
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n\
+         stringData: {{values.yaml: \"value: {value}\"}}\n"
+    )
+}
+
+fn release(number: u16, has_kind: bool) -> String {
+    let name = name(number);
+    let values = if has_kind { format!("{{kind: {}}}", kind(number)) } else { "{}".to_owned() };
+    format!(
+        "\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
+spec:
+  interval: 1h
+  releaseName: {name}
+  chartRef: {{kind: HelmChart, name: notice}}
+  driftDetection: {{mode: enabled}}
+  valuesFrom: [{{kind: Secret, name: {name}}}]
+  values: {values}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_is_a_manifest() {
+        for text in [crd(1), secret(1, 0), release(1, true), release(2, false), CHART.to_owned()] {
+            let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+            assert!(documents[0].value["kind"].as_str().is_some(), "{text}");
+        }
+        assert!(release(1, true).contains("Kind001") && !release(2, false).contains("Kind"));
+    }
+}

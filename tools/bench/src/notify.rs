@@ -1,0 +1,363 @@
+//! Many events to three services of which one is dead: how fast, at what cost, and what is lost, by windlass and by Flux's
+//! notification-controller, one after the other on one control plane.
+//!
+//! Here: the rounds, the table, the verdict. In the folder: the services (`service`), posting (`posting`), the objects
+//! (`objects`). Elsewhere: costs (`super::bed`), which version of Flux (`testbed::oracle`).
+//!
+//! Both get the same events, as other controllers post them. When the live services have all of them, the dead one begins to
+//! work: what it is sent then was not lost.
+
+mod objects;
+mod posting;
+mod service;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use testbed::oracle::Oracle;
+use tokio::runtime::Runtime;
+
+use self::posting::Posting;
+use self::service::Service;
+use super::bed::{Bed, Who};
+use super::figures::{self, Comparison, Limits, Output, Phase};
+use super::samples;
+use e2e::installation::{Build, Selection, Serving, make};
+use testbed::progress::{bold, green, red, step};
+
+/// The promise: windlass takes no more memory than this, in MiB.
+const MEMORY: f64 = 80.0;
+
+/// Columns of the tables.
+const COLUMNS: [&str; 2] = ["Flux", "windlass"];
+
+/// How long it may take until an event is delivered at all, after the start.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// When nothing was delivered for so long, what is missing is lost. Longer than the timeout that Providers have.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// How long the dead service does not work yet when the live ones have everything: longer than the timeout of its Provider,
+/// within which Flux tries again.
+const DOWN: Duration = Duration::from_secs(20);
+
+/// What the service does that is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Dead {
+    /// It refuses connections
+    Refuses,
+    /// It takes connections and answers nothing
+    Silent,
+}
+
+/// How much is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many events; more than windlass keeps for one service are not measured
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u16).range(1..=9_000))]
+    events: u16,
+    /// What the dead service does until it works
+    #[arg(long, value_enum, default_value_t = Dead::Refuses)]
+    dead: Dead,
+}
+
+/// Who delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Flux,
+    Windlass,
+}
+
+/// What came of the events on a side.
+struct Delivered {
+    /// What delivering to the live services took.
+    phase: Phase,
+    /// Seconds until all events were accepted.
+    accepted: f64,
+    /// Events that a live service never got, of both.
+    lost: usize,
+    /// Events that a live service got again, of both.
+    repeated: usize,
+    /// What the dead service had not got when it began to work, and never got.
+    lost_by_dead: usize,
+    /// Events that it got again.
+    repeated_by_dead: usize,
+    /// Seconds until it had got the last one that came, since it began to work.
+    caught_up: Option<f64>,
+    /// What waited for the dead service, as metrics say.
+    waiting: Option<usize>,
+}
+
+/// Measures and prints the tables.
+///
+/// # Errors
+/// When a side delivered nothing, or windlass lost something or took more memory than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let flux = Oracle::NotificationController;
+    let flux = step(flux.version(), || flux.ensure())?;
+    // What this program itself does is not measured, so only windlass is optimised.
+    step("windlass itself", || make(Build::Release))?;
+    let mut bed = Bed::with(&runtime, Serving::Programs(&[], &[]))?;
+    let load = samples::load();
+    let mut sides = Vec::new();
+    for side in [Side::Windlass, Side::Flux] {
+        let events_at = start(&mut bed, side, &flux.display().to_string())?;
+        let what = format!("{} events by {side:?}", options.events);
+        let measured = step(&what, || runtime.block_on(measure(&bed, options, side, &events_at)));
+        sides.push(measured.map_err(|error| bed.explain(error))?);
+    }
+    let [windlass, flux] = sides.try_into().ok().context("a side was not measured")?;
+    let comparison = compared(options, &flux, &windlass);
+    let rows = rows(options, &flux, &windlass);
+    figures::print(Output::Table, std::slice::from_ref(&comparison), &load);
+    print(&rows);
+    if !comparison.passes() || rows.iter().any(|row| row.passes == Some(false)) {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+/// Starts a side; the address to which events are posted.
+fn start(bed: &mut Bed, side: Side, flux: &str) -> anyhow::Result<String> {
+    match side {
+        Side::Windlass => {
+            bed.serve("windlass", Serving::Windlass(Build::Release, &[]))?;
+            bed.installation()?.address("artifacts and events")
+        }
+        Side::Flux => {
+            // It does not say which ports it took, so they are chosen here.
+            let free = || anyhow::Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?);
+            let (events, webhooks) = (free()?, free()?);
+            let line = format!(
+                "env RUNTIME_NAMESPACE=flux-system {flux} --events-addr={events} --receiverAddr={webhooks} \
+                 --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 --enable-leader-election=false"
+            );
+            bed.serve("flux", Serving::Programs(&[line], &[]))?;
+            Ok(events.to_string())
+        }
+    }
+}
+
+async fn measure(
+    bed: &Bed,
+    options: &Options,
+    side: Side,
+    events_at: &str,
+) -> anyhow::Result<Delivered> {
+    let namespace = match side {
+        Side::Windlass => "notify-windlass",
+        Side::Flux => "notify-flux",
+    };
+    let count = usize::from(options.events);
+    let live = [Service::start().await?, Service::start().await?];
+    let mut dead = Service::dead(options.dead)?;
+    bed.create_namespaces(&[namespace.to_owned()]).await?;
+    let services = [("live-1", &live[0]), ("live-2", &live[1]), ("dead", &dead)];
+    let services = services.map(|(name, service)| (name, service.url()));
+    bed.apply(&objects::all(namespace, &services)).await?;
+    let posting = Posting::new(events_at, namespace);
+    probe(&posting, &live).await?;
+    live.iter().for_each(Service::forget);
+
+    let before = bed.read(Who::Operator)?;
+    let begun = Instant::now();
+    posting.post_all(count).await.context("posting events")?;
+    let accepted = begun.elapsed().as_secs_f64();
+    let is_there = || live.iter().all(|service| service.count() == count);
+    let progress = || live.iter().map(Service::received).sum::<usize>();
+    quiet_or(is_there, progress).await;
+    let times: Vec<Duration> = live.iter().flat_map(|service| service.times(begun)).collect();
+    let phase = bed.spent(&before, times)?;
+    tokio::time::sleep(DOWN).await;
+    let waiting = match side {
+        Side::Windlass => Some(waiting(&bed.installation()?.metrics()?)?),
+        Side::Flux => None,
+    };
+    let lost = live.iter().map(|service| count - service.count()).sum();
+    let repeated = live.iter().map(Service::repeated).sum();
+
+    let revived = Instant::now();
+    dead.revive()?;
+    // Without a change of its Provider windlass retries after a pause, which has grown to minutes.
+    touch(bed, namespace).await?;
+    quiet_or(|| dead.count() == count, || dead.received()).await;
+    let caught_up = dead.times(revived).into_iter().max();
+    Ok(Delivered {
+        phase,
+        accepted,
+        lost,
+        repeated,
+        lost_by_dead: count - dead.count(),
+        repeated_by_dead: dead.repeated(),
+        caught_up: caught_up.map(|time| time.as_secs_f64()),
+        // Probes wait for it, too.
+        waiting: waiting.map(|waiting| waiting.saturating_sub(dead.probes())),
+    })
+}
+
+/// Posts events until each live service got one, since Alerts and Providers are seen a moment after they are applied.
+async fn probe(posting: &Posting, live: &[Service]) -> anyhow::Result<()> {
+    let deadline = Instant::now() + START_LIMIT;
+    for number in 0.. {
+        if live.iter().all(|service| service.received() > 0) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            break;
+        }
+        // While it starts it may refuse connections.
+        drop(posting.post_probe(number).await);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    bail!("no event reached the live services within {} s", START_LIMIT.as_secs())
+}
+
+/// Waits until something is so, or nothing went on for a while.
+async fn quiet_or(is_done: impl Fn() -> bool, progress: impl Fn() -> usize) {
+    let (mut last, mut since) = (progress(), Instant::now());
+    while !is_done() && since.elapsed() < QUIET {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let now = progress();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+}
+
+/// Changes the Provider of the dead service.
+async fn touch(bed: &Bed, namespace: &str) -> anyhow::Result<()> {
+    let providers = Selection::of(objects::VERSION, "Provider").within(namespace);
+    let patch = Patch::Merge(json!({"spec": {"timeout": "5s"}}));
+    providers.api(bed.client()).patch("dead", &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// How many notifications wait, by the metrics of windlass.
+fn waiting(metrics: &str) -> anyhow::Result<usize> {
+    let value =
+        metrics.lines().find_map(|line| line.strip_prefix("windlass_notifications_waiting "));
+    let value = value.context("windlass does not say how many notifications wait")?;
+    value.trim().parse().context("the metric is no number")
+}
+
+fn compared(options: &Options, flux: &Delivered, windlass: &Delivered) -> Comparison {
+    let count = options.events;
+    let title =
+        format!("{count} events to 3 services of which one is dead, to the last live delivery");
+    let of = |delivered: &Delivered| {
+        let mut all = Comparison::new(title.clone(), usize::from(count), Limits::default());
+        all.add(Who::Operator, delivered.phase.clone());
+        all
+    };
+    let limits = Limits { peak: Some(MEMORY), ..Limits::default() };
+    of(flux).against(of(windlass), COLUMNS, limits)
+}
+
+/// A line of the second table.
+struct Row {
+    what: &'static str,
+    flux: Option<f64>,
+    windlass: Option<f64>,
+    /// Whether windlass keeps its promise, if it made one.
+    passes: Option<bool>,
+}
+
+fn rows(options: &Options, flux: &Delivered, windlass: &Delivered) -> Vec<Row> {
+    let count = usize::from(options.events);
+    let both = |what, of: &dyn Fn(&Delivered) -> Option<f64>| Row {
+        what,
+        flux: of(flux),
+        windlass: of(windlass),
+        passes: None,
+    };
+    let number = |what, of: &dyn Fn(&Delivered) -> usize| both(what, &|it| Some(of(it) as f64));
+    let judged = |row: Row, passes| Row { passes: Some(passes), ..row };
+    vec![
+        both("events a second, to the last live delivery", &|it| {
+            Some(count as f64 / it.phase.total)
+        }),
+        both("all events accepted after, s", &|it| Some(it.accepted)),
+        judged(number("lost by live services", &|it| it.lost), windlass.lost == 0),
+        number("delivered again to live services", &|it| it.repeated),
+        judged(
+            both("waiting for the dead service", &|it| it.waiting.map(|waiting| waiting as f64)),
+            windlass.waiting == Some(count),
+        ),
+        judged(
+            number("lost by the dead service once it works", &|it| it.lost_by_dead),
+            windlass.lost_by_dead == 0,
+        ),
+        number("delivered again to it", &|it| it.repeated_by_dead),
+        both("the last of them after, s", &|it| it.caught_up),
+    ]
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+fn print(rows: &[Row]) {
+    let [first, second] = COLUMNS;
+    println!("\n{}", bold(&format!("{:<44} {first:>10} {second:>10}", "what became of them")));
+    for Row { what, flux, windlass, passes } in rows {
+        let figure = |it: Option<f64>| it.map_or("–".to_owned(), |it| format!("{it:.1}"));
+        let verdict = match passes {
+            Some(true) => green("PASS"),
+            Some(false) => red("FAIL"),
+            None => String::new(),
+        };
+        println!("{what:<44} {:>10} {:>10}  {verdict}", figure(*flux), figure(*windlass));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivered(lost: usize, waiting: usize, lost_by_dead: usize) -> Delivered {
+        Delivered {
+            phase: Phase { total: 2.0, peak: 70.0, ..Phase::default() },
+            accepted: 1.0,
+            lost,
+            repeated: 0,
+            lost_by_dead,
+            repeated_by_dead: 0,
+            caught_up: None,
+            waiting: Some(waiting),
+        }
+    }
+
+    #[test]
+    fn windlass_may_lose_nothing_and_flux_may() {
+        let options = Options { events: 10, dead: Dead::Refuses };
+        let judge = |windlass: Delivered| {
+            let rows = rows(&options, &delivered(5, 0, 10), &windlass);
+            rows.iter().all(|row| row.passes != Some(false))
+        };
+        assert!(judge(delivered(0, 10, 0)));
+        assert!(!judge(delivered(1, 10, 0)), "a live service lost one");
+        assert!(!judge(delivered(0, 9, 0)), "one does not wait");
+        assert!(!judge(delivered(0, 10, 1)), "one never came");
+    }
+
+    #[test]
+    fn more_memory_than_promised_fails_beside_flux_too() {
+        let options = Options { events: 10, dead: Dead::Refuses };
+        let judge = |peak| {
+            let windlass = delivered(0, 10, 0);
+            let phase = Phase { peak, ..windlass.phase.clone() };
+            compared(&options, &delivered(0, 0, 0), &Delivered { phase, ..windlass }).passes()
+        };
+        assert!(judge(MEMORY));
+        assert!(!judge(MEMORY + 0.1));
+    }
+
+    #[test]
+    fn what_waits_is_read_from_the_metrics() {
+        let text = "# HELP windlass_notifications_waiting x\nwindlass_notifications_waiting 7\n";
+        assert_eq!(waiting(text).unwrap(), 7);
+        assert!(waiting("").is_err());
+    }
+}

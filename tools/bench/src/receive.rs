@@ -1,0 +1,154 @@
+//! How soon a push is applied when only a webhook announces it, and what a burst of webhooks costs: every interval is
+//! ten minutes.
+//!
+//! Here: what is done how often, and the promises. In the folder: the repository with its Receiver, and its webhooks
+//! (`repository`). Elsewhere: starting everything (`e2e::installation`), judging the times (`super::samples`).
+
+mod repository;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use self::repository::Pushed;
+use super::samples::{self, Samples};
+use e2e::installation::{Build, Installation};
+use testbed::progress::{bold, green, red, step};
+
+/// The promise: 95 of 100 pushes are applied within this time.
+const PROMISE: Duration = Duration::from_secs(2);
+
+/// The promise: a burst of webhooks is fetched so many times, once for those that came before and once for those that came
+/// meanwhile.
+const FETCHES: usize = 2;
+
+/// How many pushes are made, and how many webhooks tell of the same one.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many commits are made, one after the other, each with its webhook
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
+    pushes: u16,
+    /// How many webhooks come at the same time
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    burst: u16,
+    /// Measure the program as it is shipped
+    #[arg(long)]
+    release: bool,
+}
+
+/// What became of a burst.
+struct Burst {
+    /// How many webhooks there were.
+    webhooks: u16,
+    /// How many were accepted; the others were answered with 503, as too many were under way.
+    accepted: usize,
+    /// How often the repository was reconciled.
+    fetches: usize,
+    /// How often the Git server was asked for its references.
+    asked: usize,
+    /// From the first webhook until the commit was applied.
+    applied: Duration,
+}
+
+/// Measures and prints the tables.
+///
+/// # Errors
+/// When something did not happen, or was slower than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let build = if options.release { Build::Release } else { Build::Debug };
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let mut installation = Installation::start(&runtime, build, &["--requeue-dependency=10m"])?;
+    let load = samples::load();
+    let measured = measure(&runtime, &installation, options);
+    let measured = measured.and_then(|all| installation.check().map(|()| all));
+    let (pushes, burst) = measured.map_err(|error| installation.explain(&error))?;
+    samples::print(std::slice::from_ref(&pushes));
+    burst.print();
+    samples::print_machine(&load);
+    if !pushes.passes() || !burst.passes() {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+fn measure(
+    runtime: &Runtime,
+    installation: &Installation,
+    options: &Options,
+) -> anyhow::Result<(Samples, Burst)> {
+    let mut pushes = Samples::new("commit announced by a webhook, its object applied", PROMISE);
+    let mut pushed =
+        step("a repository with a Receiver", || runtime.block_on(Pushed::install(installation)))?;
+    step(&format!("{} pushes", options.pushes), || {
+        for _ in 0..options.pushes {
+            pushes.add(runtime.block_on(pushed.push())?);
+        }
+        Ok(())
+    })?;
+    let burst = step(&format!("a burst of {} webhooks", options.burst), || {
+        runtime.block_on(burst(&mut pushed, options.burst))
+    })?;
+    Ok((pushes, burst))
+}
+
+async fn burst(pushed: &mut Pushed<'_>, webhooks: u16) -> anyhow::Result<Burst> {
+    // What the pushes asked for is done.
+    pushed.fetches().await?;
+    let commit = pushed.commit()?;
+    let mut watch = pushed.watch().await?;
+    let asked = pushed.asked();
+    let begun = Instant::now();
+    let answers = pushed.announce(&commit, webhooks);
+    let (answers, applied) = tokio::join!(answers, pushed.applied(&mut watch));
+    let (mut accepted, mut refused) = (0, 0);
+    for status in answers? {
+        match status {
+            200 => accepted += 1,
+            503 => refused += 1,
+            other => bail!("a webhook was answered with {other}"),
+        }
+    }
+    ensure!(accepted + refused == usize::from(webhooks), "a webhook was not answered");
+    let applied = applied?.saturating_duration_since(begun);
+    let fetches = pushed.fetches().await?;
+    let asked = pushed.asked() - asked;
+    Ok(Burst { webhooks, accepted, fetches, asked, applied })
+}
+
+impl Burst {
+    fn passes(&self) -> bool {
+        self.accepted > 0 && (1..=FETCHES).contains(&self.fetches)
+    }
+
+    #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+    fn print(&self) {
+        let Self { webhooks, accepted, fetches, asked, applied } = self;
+        let verdict = if self.passes() { green("PASS") } else { red("FAIL") };
+        println!("\n{}", bold(&format!("{webhooks} webhooks at the same time")));
+        println!(
+            "{:<52} {fetches:>5}  {verdict} (at most {FETCHES})",
+            "reconciliations of the repository"
+        );
+        println!("{:<52} {asked:>5}", "requests to the Git server");
+        println!("{:<52} {accepted:>5}", "webhooks accepted (others: 503, too many under way)");
+        println!("{:<52} {:>5}", "commit applied after, ms", applied.as_millis());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_fetched_and_not_often() {
+        let judge = |fetches, accepted| {
+            let applied = Duration::ZERO;
+            Burst { webhooks: 100, accepted, fetches, asked: 0, applied }.passes()
+        };
+        assert!(judge(1, 100) && judge(2, 1));
+        assert!(!judge(3, 100), "too often");
+        assert!(!judge(0, 100) && !judge(1, 0), "nothing happened");
+    }
+}

@@ -1,0 +1,335 @@
+//! What sources cost: how long a fetch takes, how many bytes it needs, and how much memory the process then had.
+//!
+//! Here: which sources, doing something and waiting for what comes of it, the table, the verdict.
+//! Elsewhere: each source and its server (the folder), what passes the wire (`e2e::relay`).
+
+mod bucket;
+mod charts;
+mod git;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use e2e::relay::{Passed, Relay};
+use kube::api::{Patch, PatchParams};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::figures::Output;
+use super::workload::NAMESPACE;
+use super::{process, samples};
+use e2e::installation::{Build, Installation, Seen, Selection, Serving, Watch};
+use testbed::progress::{bold, green, red, step};
+
+/// The promise, in MiB.
+const PEAK: f64 = 150.0;
+
+/// How long any of it may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// An interval that does not come round meanwhile.
+const NEVER: &str = "1h";
+
+/// The group of Flux's sources.
+const API: &str = "source.toolkit.fluxcd.io/v1";
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    /// A Git repository of 5 000 files, one of which changes
+    Git,
+    /// A bucket of 1 000 objects, one of which changes
+    Bucket,
+    /// A Helm index of 20 MB with 50 charts from it, one of which changes
+    Charts,
+}
+
+/// What is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Which sources; all by default
+    #[arg(value_enum)]
+    subjects: Vec<Subject>,
+    /// How often a change and a run without one are measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    /// How the figures are written
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Flags for `windlass serve`
+    #[arg(last = true)]
+    flags: Vec<String>,
+}
+
+/// One fetch.
+#[derive(Debug, Clone, Copy)]
+struct Fetch {
+    seconds: f64,
+    passed: Passed,
+    /// What the server was asked for.
+    requests: usize,
+}
+
+/// Fetches of one sort; figures are medians.
+#[derive(Debug, Serialize)]
+struct Row {
+    what: String,
+    rounds: usize,
+    seconds: f64,
+    /// Bytes from the server.
+    received: f64,
+    /// Bytes to the server.
+    sent: f64,
+    connections: f64,
+    /// The most that any of them needed.
+    requests: usize,
+    /// How many requests it may need.
+    limit: Option<usize>,
+}
+
+/// All that was measured of one source.
+#[derive(Debug, Serialize)]
+struct Measured {
+    title: String,
+    rows: Vec<Row>,
+    /// Highest resident memory of the whole process since its start, in MiB.
+    peak: f64,
+    /// What it had before there was a source.
+    idle: f64,
+}
+
+impl Row {
+    fn new(what: &str, limit: Option<usize>, fetches: &[Fetch]) -> Self {
+        let of = |figure: &dyn Fn(&Fetch) -> f64| median(fetches.iter().map(figure).collect());
+        Self {
+            what: what.to_owned(),
+            rounds: fetches.len(),
+            seconds: of(&|it| it.seconds),
+            received: of(&|it| it.passed.received as f64),
+            sent: of(&|it| it.passed.sent as f64),
+            connections: of(&|it| it.passed.connections as f64),
+            requests: fetches.iter().map(|it| it.requests).max().unwrap_or_default(),
+            limit,
+        }
+    }
+
+    fn passes(&self) -> bool {
+        self.rounds > 0 && self.limit.is_none_or(|limit| self.requests <= limit)
+    }
+}
+
+impl Measured {
+    fn passes(&self) -> bool {
+        self.peak <= PEAK && self.rows.iter().all(Row::passes)
+    }
+}
+
+/// The middle one, or the mean of two; 0 when there is none.
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    let middle = |index: usize| all.get(index).copied().unwrap_or_default();
+    (middle(all.len().saturating_sub(1) / 2) + middle(all.len() / 2)) / 2.0
+}
+
+/// Measures, and prints the table.
+///
+/// # Errors
+/// When something did not happen at all, or took more requests or memory than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let load = samples::load();
+    let all = [Subject::Git, Subject::Bucket, Subject::Charts];
+    let chosen =
+        |subject: &Subject| options.subjects.is_empty() || options.subjects.contains(subject);
+    let mut measured = Vec::new();
+    for subject in all.iter().filter(|subject| chosen(subject)) {
+        // Each has a process of its own, since a peak is never forgotten.
+        let mut scene = Scene::open(&options.flags)?;
+        let outcome = match subject {
+            Subject::Git => git::measure(&scene, options.rounds),
+            Subject::Bucket => bucket::measure(&scene, options.rounds),
+            Subject::Charts => charts::measure(&scene, options.rounds),
+        };
+        measured.push(outcome.map_err(|error| scene.installation.explain(&error))?);
+    }
+    print(options.output, &measured, &load);
+    if measured.iter().any(|it| !it.passes()) {
+        bail!("it took more than we promise");
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+fn print(output: Output, all: &[Measured], load: &str) {
+    if output == Output::Json {
+        println!("{}", json!({"load": load, "sources": all}));
+        return;
+    }
+    let verdict = |passes| if passes { green("PASS") } else { red("FAIL") };
+    for Measured { title, rows, peak, idle } in all {
+        println!("\n{}; figures are medians", bold(title));
+        println!(
+            "{:<36} {:>6} {:>9} {:>12} {:>10} {:>11} {:>9}",
+            "what", "rounds", "s", "received, B", "sent, B", "connections", "requests"
+        );
+        for row in rows {
+            let Row { what, rounds, seconds, received, sent, connections, requests, limit } = row;
+            let limit = limit
+                .map(|limit| format!("  {} (at most {limit})", verdict(row.passes())))
+                .unwrap_or_default();
+            println!(
+                "{what:<36} {rounds:>6} {seconds:>9.3} {received:>12.0} {sent:>10.0} {connections:>11.0} \
+                 {requests:>9}{limit}"
+            );
+        }
+        let verdict = verdict(*peak <= PEAK);
+        println!(
+            "peak memory of the process: {peak:.1} MiB  {verdict} (at most {PEAK:.0}); before the first fetch: {idle:.1}"
+        );
+    }
+    samples::print_machine(load);
+}
+
+/// windlass with nothing to do yet, on a control plane of its own.
+struct Scene {
+    // Before the runtime, on which its servers run.
+    installation: Installation,
+    runtime: Runtime,
+}
+
+/// What is waited for: objects of one kind, and what they are like when all is done.
+struct Awaited<'a> {
+    kind: &'a str,
+    count: usize,
+    is_done: &'a dyn Fn(&Seen) -> bool,
+}
+
+impl Scene {
+    fn open(flags: &[String]) -> anyhow::Result<Self> {
+        let runtime = Runtime::new().context("cannot start the runtime")?;
+        let serving = Serving::Windlass(Build::Release, flags);
+        let installation = Installation::start_with(&runtime, serving)?;
+        Ok(Self { installation, runtime })
+    }
+
+    /// Highest resident memory of windlass since its start, in MiB.
+    fn peak(&self) -> anyhow::Result<f64> {
+        process::peak_mebibytes(&self.installation.operators())
+    }
+
+    /// Applies objects to the namespace.
+    async fn apply(&self, objects: &[Value]) -> anyhow::Result<()> {
+        for object in objects {
+            let word =
+                |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            let selection = Selection::of(word("/apiVersion"), word("/kind")).within(NAMESPACE);
+            let api = selection.api(self.installation.client());
+            let params = PatchParams::apply("bench").force();
+            api.patch(word("/metadata/name"), &params, &Patch::Apply(object)).await?;
+        }
+        Ok(())
+    }
+
+    /// Has an object reconciled now; gives what its status says once it did.
+    async fn request(&self, kind: &str, name: &str) -> anyhow::Result<String> {
+        let token = format!("{:?}", std::time::SystemTime::now());
+        let patch =
+            json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": token}}});
+        let api = Selection::of(API, kind).within(NAMESPACE).api(self.installation.client());
+        api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(token)
+    }
+
+    /// How long it takes from `act` on until all is as awaited.
+    async fn timed(
+        &self,
+        relay: &Relay,
+        awaited: &Awaited<'_>,
+        act: impl AsyncFnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Fetch> {
+        let Awaited { kind, count, is_done } = awaited;
+        let selection = Selection::of(API, kind).within(NAMESPACE);
+        let mut watch = Watch::begin(self.installation.client(), &[selection]).await?;
+        watch.forget();
+        relay.forget();
+        let begun = Instant::now();
+        act().await?;
+        let mut done = BTreeSet::new();
+        let mut last = begun;
+        while done.len() < *count {
+            let what = format!("{count} objects of kind {kind} ({} are done)", done.len());
+            let seen = watch.next(&what, begun + LIMIT).await?;
+            if is_done(&seen) && done.insert(seen.name.clone()) {
+                last = seen.at;
+            }
+        }
+        let seconds = last.duration_since(begun).as_secs_f64();
+        Ok(Fetch { seconds, passed: relay.passed(), requests: 0 })
+    }
+
+    /// How long a run takes at which nothing is new.
+    async fn reconcile(&self, relay: &Relay, kind: &str, name: &str) -> anyhow::Result<Fetch> {
+        let token = std::cell::RefCell::new(None);
+        let is_done = |seen: &Seen| {
+            let handled = seen.value("/status/lastHandledReconcileAt").as_str();
+            seen.name == name && handled.is_some() && handled == token.borrow().as_deref()
+        };
+        let awaited = Awaited { kind, count: 1, is_done: &is_done };
+        let act = async || {
+            let asked = self.request(kind, name).await?;
+            token.replace(Some(asked));
+            Ok(())
+        };
+        self.timed(relay, &awaited, act).await
+    }
+}
+
+/// An object of a source.
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    let metadata = json!({"name": name, "namespace": NAMESPACE});
+    json!({"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+/// The revision of the artifact, if the object is Ready.
+fn revision(seen: &Seen) -> Option<&str> {
+    seen.value("/status/artifact/revision").as_str().filter(|_| seen.exists && seen.is_ready())
+}
+
+/// The same with what the server was asked meanwhile.
+fn asked(fetch: Fetch, requests: usize) -> Fetch {
+    Fetch { requests, ..fetch }
+}
+
+/// Several, with progress.
+fn rounds(
+    name: &str,
+    rounds: u16,
+    mut one: impl FnMut(u16) -> anyhow::Result<Fetch>,
+) -> anyhow::Result<Vec<Fetch>> {
+    step(name, || (1..=rounds).map(&mut one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetch(seconds: f64, requests: usize) -> Fetch {
+        Fetch { seconds, passed: Passed::default(), requests }
+    }
+
+    #[test]
+    fn a_row_has_the_median_of_times_and_the_most_requests() {
+        let row = Row::new("change", Some(2), &[fetch(3.0, 2), fetch(1.0, 3), fetch(2.0, 2)]);
+        assert_eq!((row.seconds, row.requests, row.passes()), (2.0, 3, false));
+        assert!(Row::new("change", Some(3), &[fetch(1.0, 3)]).passes());
+        assert!(!Row::new("change", None, &[]).passes(), "nothing was measured");
+    }
+
+    #[test]
+    fn one_byte_of_memory_too_much_does_not_pass() {
+        let of = |peak| Measured { title: "git".to_owned(), rows: Vec::new(), peak, idle: 0.0 };
+        assert!(of(PEAK).passes() && !of(PEAK + 0.1).passes());
+    }
+}

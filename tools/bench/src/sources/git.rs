@@ -1,0 +1,75 @@
+//! A Git repository over HTTP: all of it, one changed file, nothing new.
+
+use anyhow::Context as _;
+use e2e::relay::Relay;
+use serde_json::json;
+
+use super::{Awaited, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
+use e2e::installation::Seen;
+use testbed::progress::step;
+
+const FILES: usize = 5000;
+const KIND: &str = "GitRepository";
+const NAME: &str = "files";
+
+/// A manifest of about a kilobyte.
+fn manifest(number: usize, value: u16) -> String {
+    let text = format!("{number:08x}").repeat(110);
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: map-{number}\ndata:\n  value: \"{value}\"\n  text: {text}\n"
+    )
+}
+
+pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
+    let (runtime, git) = (&scene.runtime, scene.installation.git());
+    let repository = git.repository(NAME)?;
+    let paths: Vec<String> = (0..FILES).map(|n| format!("{:02}/{n:04}.yaml", n / 100)).collect();
+    step(&format!("a repository of {FILES} files"), || {
+        let files: Vec<String> = (0..FILES).map(|number| manifest(number, 0)).collect();
+        let files: Vec<(&str, &str)> =
+            paths.iter().zip(&files).map(|(path, text)| (&**path, &**text)).collect();
+        repository.commit(&files, "the first files")
+    })?;
+    let url = git.url(&repository);
+    let address = git.base_url();
+    let address = address.strip_prefix("http://").context("it is served over HTTP")?;
+    let relay = runtime.block_on(Relay::start(address.parse()?))?;
+    let url = url.replacen(address, &relay.address().to_string(), 1);
+    let spec = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}});
+    let idle = scene.peak()?;
+
+    let is_at =
+        |sha: String| move |seen: &Seen| revision(seen).is_some_and(|it| it.ends_with(&sha));
+    let counted = |fetch: Fetch| asked(fetch, git.requests().len());
+    git.forget_requests();
+    let is_done = is_at(repository.hash("main")?);
+    let first = step("the first fetch", || {
+        let awaited = Awaited { kind: KIND, count: 1, is_done: &is_done };
+        let act = async || scene.apply(&[object(KIND, NAME, &spec)]).await;
+        runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
+    })?;
+    let changes = rounds("one changed file", times, |round| {
+        let text = manifest(7, round);
+        let sha = repository.commit(&[(&*paths[7], &*text)], "a change")?;
+        git.forget_requests();
+        let is_done = is_at(sha);
+        let awaited = Awaited { kind: KIND, count: 1, is_done: &is_done };
+        let act = async || scene.request(KIND, NAME).await.map(drop);
+        runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
+    })?;
+    let unchanged = rounds("nothing new", times, |_| {
+        git.forget_requests();
+        runtime.block_on(scene.reconcile(&relay, KIND, NAME)).map(counted)
+    })?;
+    Ok(Measured {
+        title: format!("a Git repository of {FILES} files over HTTP"),
+        rows: vec![
+            Row::new("the first fetch", None, &[first]),
+            Row::new("one file changed", None, &changes),
+            // A greeting and a question.
+            Row::new("nothing changed", Some(2), &unchanged),
+        ],
+        peak: scene.peak()?,
+        idle,
+    })
+}

@@ -1,0 +1,97 @@
+//! How fast charts are rendered, and in how much memory, beside the real Helm.
+//!
+//! Whole processes, and in one process: the same render again and again, with what both keep between two renders.
+//!
+//! Here: the charts. Elsewhere: whole processes, table and verdict (`beside`), windlass's engine in this process
+//! (`in_process`).
+
+mod in_process;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use testbed::oracle::{self, Oracle};
+
+use super::beside::{self, Pair, Row, Subject, median};
+use super::figures::Output;
+use super::samples;
+use conformance::corpus::{self, Case, Corpus};
+use e2e::installation::{Build, make, program};
+use testbed::progress::step;
+
+/// The promises: how many times faster than Helm a whole process is with a small chart, and with others;
+/// how many times faster the engine is.
+const SMALL: f64 = 8.0;
+const LARGE: f64 = 10.0;
+const ENGINE: f64 = 5.0;
+
+/// Our own chart that stands for small ones.
+const SMALL_CHART: &str = "web";
+
+/// What is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Charts: paths of folders or archives; a small and a large one of our own by default
+    charts: Vec<PathBuf>,
+    /// How often each process is run
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// How often each engine renders
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    renders: u16,
+    /// How the figures are written
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// Measures, and prints the table.
+///
+/// # Errors
+/// When a chart cannot be rendered, or windlass is not as much faster or smaller as promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let helm = step(Oracle::Helm.version(), || Oracle::Helm.ensure())?;
+    let renders = step("Helm's engine, many times", oracle::renders)?;
+    step("windlass itself", || make(Build::Release))?;
+    let own = program(Build::Release)?;
+    let load = samples::load();
+    let pair = Pair::alike(&helm, &own, &["template", "rel"]);
+    let mut rows = Vec::new();
+    for subject in subjects(options)? {
+        step(&subject.name, || {
+            rows.extend(beside::processes(&pair, &subject, options.rounds)?);
+            rows.push(engines(&renders, &subject, options.renders)?);
+            Ok(())
+        })?;
+    }
+    beside::conclude("charts", Oracle::Helm.name(), &rows, options.output, &load)
+}
+
+fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {
+    if options.charts.is_empty() {
+        let small = Case::load(Corpus::Charts, &[SMALL_CHART.to_owned()])?;
+        let small = small.first().context("the small chart is not there")?;
+        let large = corpus::large_chart();
+        let objects = "200 templates, 600 objects";
+        return Ok(vec![
+            Subject::ours(SMALL_CHART, small.files()?, "chart", SMALL)?,
+            Subject::ours(objects, large, "chart", LARGE)?,
+        ]);
+    }
+    options.charts.iter().map(|path| Subject::given(path, LARGE)).collect()
+}
+
+/// Times of a render in a process that has rendered the chart before.
+fn engines(renders: &Path, subject: &Subject, times: u16) -> anyhow::Result<Row> {
+    let output = Command::new(renders).arg(&subject.path).arg(times.to_string()).output();
+    let output = output.context("Helm's engine cannot be started")?;
+    if !output.status.success() {
+        bail!("Helm's engine fails: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    let seconds: Vec<f64> = serde_json::from_slice(&output.stdout).context("Helm's engine")?;
+    let helm = median(&seconds).context("no renders")? * 1000.0;
+    let own = in_process::seconds(&subject.path, times)?;
+    let own = own.and_then(|seconds| median(&seconds)).map(|seconds| seconds * 1000.0);
+    Ok(Row::new(&subject.name, "one render in a process, ms", helm, own, ENGINE))
+}

@@ -1,0 +1,28 @@
+//! windlass's engine in this process: a chart is loaded and parsed once and rendered many times.
+//!
+//! Elsewhere: the same of Helm's engine (`e2e/testbed/helm`), whole processes (`super`).
+
+use std::path::Path;
+use std::time::Instant;
+
+use conformance::corpus::engine;
+
+/// Seconds of each render of a chart with its own values, from values to manifests.
+///
+/// # Errors
+/// When the chart cannot be rendered.
+pub(super) fn seconds(path: &Path, times: u16) -> anyhow::Result<Option<Vec<f64>>> {
+    engine::on_stack(|| {
+        let chart = engine::chart_at(path)?;
+        let env = engine::world(0);
+        let mut templates = Some(engine::render(&chart, None, &env)?.templates);
+        let mut seconds = Vec::new();
+        for _ in 0..times {
+            let begun = Instant::now();
+            let rendered = engine::render(&chart, templates.take(), &env)?;
+            seconds.push(begun.elapsed().as_secs_f64());
+            templates = Some(rendered.templates);
+        }
+        Ok(Some(seconds))
+    })?
+}

@@ -1,0 +1,80 @@
+//! What trust costs: Secrets that SOPS encrypted are decrypted beside Flux's decryptor, and signatures of commits verified.
+//!
+//! Here: what is measured how often, and the promises. In the folder: the Secrets (`secrets`), signed commits (`commits`).
+//! Elsewhere: Flux's side (`e2e/testbed/kustomize-controller/decrypts`), tables and verdicts (`super::beside`,
+//! `super::samples`).
+
+mod commits;
+mod secrets;
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+use e2e::git_server::{Access, GitServer};
+use e2e::signer::Signer;
+use testbed::oracle;
+
+use super::beside;
+use super::figures::Output;
+use super::samples::{self, Samples};
+use testbed::progress::step;
+
+/// The promise: how many times faster than Flux's decryptor windlass decrypts.
+const DECRYPTION: f64 = 5.0;
+
+/// The promise: 95 of 100 verifications of a commit take less than this.
+const VERIFICATION: Duration = Duration::from_millis(5);
+
+/// Makes the keys of a signer.
+type MakeSigner = fn() -> anyhow::Result<Signer>;
+
+/// Who signs commits, and what that is called in the table.
+const SIGNERS: [(&str, MakeSigner); 3] = [
+    ("commit signed by OpenPGP (Ed25519) verified", Signer::gpg),
+    ("commit signed by OpenPGP (RSA 4096) verified", || Signer::gpg_with("rsa4096")),
+    ("commit signed by SSH (Ed25519) verified", Signer::ssh),
+];
+
+/// What is measured how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many Secrets are decrypted, encrypted to an age recipient
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
+    secrets: u16,
+    /// How often all of them are decrypted
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// How often each commit is verified
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
+    verifications: u16,
+}
+
+/// Measures, and prints the tables.
+///
+/// # Errors
+/// When both do not decrypt the same, a signature is refused, or windlass is slower than promised.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let decrypts = step("Flux's decryptor", oracle::decrypts)?;
+    let load = samples::load();
+    let rows = step(&format!("{} Secrets, {} times", options.secrets, options.rounds), || {
+        secrets::rows(&decrypts, options.secrets, options.rounds)
+    })?;
+    let git = GitServer::start(Access::Open)?;
+    let mut verified = Vec::new();
+    for (number, (what, signer)) in SIGNERS.into_iter().enumerate() {
+        step(what, || {
+            let repository = git.repository(&format!("signed-{number}"))?;
+            let mut samples = Samples::new(what, VERIFICATION);
+            for time in commits::times(&repository, &signer()?, options.verifications)? {
+                samples.add(time);
+            }
+            verified.push(samples);
+            Ok(())
+        })?;
+    }
+    samples::print(&verified);
+    let concluded = beside::conclude("Secrets", "Flux", &rows, Output::Table, &load);
+    ensure!(verified.iter().all(Samples::passes), "verifying a commit takes longer than promised");
+    concluded
+}

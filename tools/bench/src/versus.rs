@@ -1,0 +1,218 @@
+//! windlass beside Flux's own controllers, one after the other on one control plane: many Kustomizations, many
+//! HelmReleases, a chain of dependencies, and edits by hand.
+//!
+//! Here: which of both runs when, and the promises. Elsewhere: the work (`super::kustomizations`,
+//! `super::helm_releases`, `super::chain`), costs (`super::bed`), which versions of Flux (`testbed::oracle`).
+//!
+//! Each piece of work is done by a process that was started for it, so that a peak of memory is that of the work.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use futures::future::try_join_all;
+use testbed::oracle::Oracle;
+use tokio::runtime::Runtime;
+
+use super::bed::{Bed, Who};
+use super::chain::{Chain, HOPS};
+use super::figures::{self, Comparison, Limits, Output};
+use super::{helm_releases, kustomizations, samples};
+use e2e::installation::{Build, Serving};
+use testbed::progress::step;
+
+/// What windlass may take of what Flux takes: all of the time, a tenth of the CPU, a fifth of the memory.
+const PROMISE: Limits = Limits {
+    ratio: Some(1.0),
+    cpu_ratio: Some(0.1),
+    peak_ratio: Some(0.2),
+    total: None,
+    cpu: None,
+    peak: None,
+};
+
+/// The interval of what waits or is edited: what is not noticed by a watch is noticed after it.
+const INTERVAL: &str = "1m";
+
+/// Ten hops of Flux's `--requeue-dependency`, which is 30 s, and more.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Columns of the tables.
+const COLUMNS: [&str; 2] = ["Flux", "windlass"];
+
+/// With what windlass is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Other {
+    /// Flux 2: source-, kustomize- and helm-controller, built from their Go modules
+    Flux,
+}
+
+/// What is measured with how many.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// With what windlass is compared
+    #[arg(value_enum)]
+    other: Other,
+    /// How many Kustomizations, and how many HelmReleases; repeat it
+    #[arg(long, default_values_t = [100, 500], value_parser = clap::value_parser!(u16).range(1..=2000))]
+    count: Vec<u16>,
+    /// How the figures are written
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// A piece of work.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    Kustomizations(u16),
+    HelmReleases(u16),
+    Chain,
+    Drift,
+}
+
+/// Who does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Flux,
+    Windlass,
+}
+
+/// Measures and prints the tables.
+///
+/// # Errors
+/// When one of both did not do the work, or windlass took more than it promises.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let Other::Flux = options.other;
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let flux = programs()?;
+    let mut bed = Bed::with(&runtime, Serving::Programs(&[], &[]))?;
+    let load = samples::load();
+    let mut work: Vec<Work> = options.count.iter().copied().map(Work::Kustomizations).collect();
+    work.extend(options.count.iter().copied().map(Work::HelmReleases));
+    work.extend([Work::Chain, Work::Drift]);
+    let mut all = Vec::new();
+    for work in work {
+        let mut sides = Vec::new();
+        for side in [Side::Windlass, Side::Flux] {
+            let measured = measure(&runtime, &mut bed, &flux, work, side);
+            sides.push(measured.map_err(|error| bed.explain(error))?);
+        }
+        let [windlass, flux] = sides.try_into().ok().context("a side was not measured")?;
+        let flux: Comparison = flux;
+        all.push(flux.against(windlass, COLUMNS, PROMISE));
+    }
+    let passes = all.iter().all(Comparison::passes);
+    figures::print(options.output, &all, &load);
+    if !passes {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+/// Flux's controllers, built if they are not there, each listening where nothing else does.
+fn programs() -> anyhow::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    // The artifacts need an address that the other two are told, so it is chosen here.
+    let free = TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?;
+    let all = [Oracle::SourceController, Oracle::KustomizeController, Oracle::HelmController];
+    for oracle in all {
+        let path = step(oracle.version(), || oracle.ensure())?;
+        let own = match oracle {
+            Oracle::SourceController => format!(
+                " --storage-path={{folder}} --storage-addr={free} --storage-adv-addr={free}"
+            ),
+            _ => String::new(),
+        };
+        lines.push(format!(
+            "env RUNTIME_NAMESPACE=flux-system {}{own} --metrics-addr=127.0.0.1:0 \
+             --health-addr=127.0.0.1:0 --events-addr= --enable-leader-election=false",
+            path.display()
+        ));
+    }
+    Ok(lines)
+}
+
+fn measure(
+    runtime: &Runtime,
+    bed: &mut Bed,
+    flux: &[String],
+    work: Work,
+    side: Side,
+) -> anyhow::Result<Comparison> {
+    let (name, serving) = match side {
+        Side::Windlass => ("windlass", Serving::Windlass(Build::Release, &[])),
+        Side::Flux => ("flux", Serving::Programs(flux, &[])),
+    };
+    let count = match work {
+        Work::Kustomizations(count) | Work::HelmReleases(count) => count,
+        Work::Chain | Work::Drift => 0,
+    };
+    bed.serve(&format!("{name}-{count}"), serving)?;
+    let mut measured = match work {
+        Work::Kustomizations(count) => {
+            kustomizations::measure(runtime, bed, &kustomizations::Options::alone(count))?
+        }
+        Work::HelmReleases(count) => {
+            helm_releases::measure(runtime, bed, &helm_releases::Options::alone(count))?
+        }
+        Work::Chain => vec![chain(runtime, bed, name)?],
+        Work::Drift => vec![drift(runtime, bed, name)?],
+    };
+    measured.pop().context("nothing was measured")
+}
+
+/// From the artifact until the last of the chain is Ready.
+fn chain(runtime: &Runtime, bed: &Bed, name: &str) -> anyhow::Result<Comparison> {
+    let title = format!("a chain of {HOPS} Kustomizations, from the artifact on");
+    let mut comparison = Comparison::new(title, HOPS, Limits::default());
+    let repository = format!("chain-{name}");
+    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, LIMIT)?;
+    step(&format!("{name}: a chain of {HOPS}"), || {
+        let before = bed.read(Who::Operator)?;
+        let arrivals = runtime.block_on(chain.install())?;
+        comparison.add(Who::Operator, bed.spent(&before, arrivals.since(arrivals.fetched))?);
+        chain.remove()
+    })?;
+    Ok(comparison)
+}
+
+/// Every object of the chain is edited at the same time, until all are put back.
+fn drift(runtime: &Runtime, bed: &Bed, name: &str) -> anyhow::Result<Comparison> {
+    let title = format!("{HOPS} objects edited by hand, until put back, interval {INTERVAL}");
+    let mut comparison = Comparison::new(title, HOPS, Limits::default());
+    let repository = format!("drift-{name}");
+    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, LIMIT)?;
+    step(&format!("{name}: {HOPS} edits by hand"), || {
+        runtime.block_on(chain.install())?;
+        let before = bed.read(Who::Operator)?;
+        let edits = (0..HOPS).map(|hop| chain.edit(hop));
+        let times = runtime.block_on(try_join_all(edits))?;
+        comparison.add(Who::Operator, bed.spent(&before, times)?);
+        chain.remove()
+    })?;
+    Ok(comparison)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::Phase;
+    use super::*;
+
+    fn done(total: f64, cpu: f64, peak: f64) -> Comparison {
+        let mut all = Comparison::new("work".into(), 1, Limits::default());
+        all.add(Who::Operator, Phase { total, cpu, peak, ..Phase::default() });
+        all
+    }
+
+    #[test]
+    fn each_promise_is_a_share_of_what_flux_takes() {
+        let judge = |windlass: Comparison| {
+            done(10.0, 10.0, 100.0).against(windlass, COLUMNS, PROMISE).passes()
+        };
+        assert!(judge(done(10.0, 1.0, 20.0)), "the promises themselves are kept");
+        assert!(!judge(done(10.1, 1.0, 20.0)), "slower");
+        assert!(!judge(done(10.0, 1.1, 20.0)), "more CPU");
+        assert!(!judge(done(10.0, 1.0, 20.1)), "more memory");
+    }
+}

@@ -1,0 +1,293 @@
+//! `cargo xtask compare`: the same charts, overlays or helmfiles through windlass and through the real program.
+//!
+//! Here: the command line, and who is asked what. Elsewhere: our own corpora and running programs (`crate::corpus`),
+//! helmfiles (`helmfile`), definitions (`crds`), what two answers differ in and how that is shown (`report`).
+#![expect(clippy::print_stderr, reason = "what was recorded is told to whoever records")]
+
+mod crds;
+pub mod helmfile;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, Subcommand};
+use e2e::operator;
+use testbed::oracle::Oracle;
+
+use crate::corpus::{self, Answer, Case, Corpus, Recorded};
+use e2e::installation::{Build, make};
+use report::{Difference, Table};
+use testbed::progress::step;
+
+/// With which program.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// `windlass template` beside `helm template`: exit status, both outputs and written files
+    Helm(HelmOptions),
+    /// `windlass helmfile` beside `helmfile`: exit status and standard output
+    Helmfile(helmfile::Options),
+    /// `windlass build` beside `kustomize build`: exit status, both outputs and written files
+    Kustomize(KustomizeOptions),
+    /// The verdicts of the guard on CustomResourceDefinitions of public projects beside those of an API server
+    Crds(crds::Options),
+}
+
+/// What is rendered how.
+#[derive(Debug, Args)]
+pub struct HelmOptions {
+    /// Charts: paths of folders or archives, or names of our own charts; all of our own by default
+    charts: Vec<String>,
+    /// A file of values for charts that are given by path
+    #[arg(short = 'f', long = "values")]
+    values: Vec<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What is built how.
+#[derive(Debug, Args)]
+pub struct KustomizeOptions {
+    /// Overlays: paths of folders, or names of our own overlays; all of our own by default
+    overlays: Vec<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What is compared with what.
+#[derive(Debug, Args, Default)]
+struct How {
+    /// Show every difference, not the first few
+    #[arg(long)]
+    all: bool,
+    /// Compare with the recorded answers of our own corpus, which needs no Go
+    #[arg(long, conflicts_with = "record")]
+    recorded: bool,
+    /// Do not compare: record what the real program answers about our own corpus
+    #[arg(long)]
+    record: bool,
+    /// More arguments of the command for what is given by path
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// What is compared: cases of our own, and places elsewhere with the arguments for them.
+struct Comparison<'a> {
+    corpus: Corpus,
+    cases: Vec<Case>,
+    paths: Vec<String>,
+    arguments: Vec<String>,
+    how: &'a How,
+}
+
+/// Compares, and prints a table.
+///
+/// # Errors
+/// When something differs, or a program cannot be built or run.
+pub fn run(command: &Command) -> anyhow::Result<()> {
+    let (corpus, given, how, values) = match command {
+        Command::Helmfile(options) => return helmfile::run(options),
+        Command::Crds(options) => return crds::run(options),
+        Command::Helm(it) => (Corpus::Charts, &it.charts, &it.how, it.values.as_slice()),
+        Command::Kustomize(it) => (Corpus::Overlays, &it.overlays, &it.how, [].as_slice()),
+    };
+    let home = corpus.home();
+    let is_path = |name: &String| !home.join(name).join("case.yaml").is_file();
+    let (paths, names): (Vec<String>, Vec<String>) = given.iter().cloned().partition(is_path);
+    let mut cases = Vec::new();
+    if paths.is_empty() || !names.is_empty() {
+        cases = Case::load(corpus, &names)?;
+    }
+    let mut arguments = Vec::new();
+    for file in values {
+        arguments.extend(["-f".to_owned(), full(file)?]);
+    }
+    arguments.extend(how.arguments.iter().cloned());
+    ensure!(
+        cases.is_empty() || arguments.is_empty(),
+        "our own {} have their runs in case.yaml: values and arguments are for what is given by path",
+        corpus.noun()
+    );
+    Comparison { corpus, cases, paths, arguments, how }.run()
+}
+
+/// Our own charts and overlays against what is recorded of them: what CI runs.
+///
+/// # Errors
+/// When something differs.
+pub fn recorded() -> anyhow::Result<()> {
+    let how = || How { recorded: true, ..How::default() };
+    run(&Command::Helm(HelmOptions { charts: Vec::new(), values: Vec::new(), how: how() }))?;
+    run(&Command::Kustomize(KustomizeOptions { overlays: Vec::new(), how: how() }))
+}
+
+/// What two answers to one command differ in, for people; none when nothing.
+pub fn difference(arguments: &[String], wanted: &Answer, got: &Answer) -> Option<String> {
+    Difference::between("", arguments, wanted, got).map(Difference::into_text)
+}
+
+impl Comparison<'_> {
+    fn run(&self) -> anyhow::Result<()> {
+        let noun = self.corpus.noun();
+        if self.how.record || self.how.recorded {
+            ensure!(self.paths.is_empty(), "only answers about our own {noun} are recorded");
+        }
+        if self.how.record {
+            let real = self.real()?;
+            return self.cases.iter().try_for_each(|case| real.record(case));
+        }
+        let mut table = Table::default();
+        if self.how.recorded {
+            let own = windlass()?;
+            step(&format!("our own {noun}, as recorded"), || {
+                self.cases.iter().try_for_each(|case| replay(&own, case, &mut table))
+            })?;
+        } else {
+            let real = self.real()?;
+            let own = windlass()?;
+            step(&format!("{noun}, with both"), || {
+                let cases = &mut self.cases.iter();
+                cases.try_for_each(|case| real.compare_case(&own, case, &mut table))?;
+                let paths = &mut self.paths.iter();
+                paths.try_for_each(|path| self.compare_path(&real, &own, path, &mut table))
+            })?;
+        }
+        conclude(&table, self.how.all)
+    }
+
+    /// The program whose answers are right, with Helm beside it if it will be asked for charts.
+    fn real(&self) -> anyhow::Result<Real> {
+        let ensure = |oracle: Oracle| step(oracle.version(), || oracle.ensure());
+        let of_cases = self.cases.iter().flat_map(|case| case.runs().values().flatten());
+        let has_charts =
+            of_cases.chain(&self.arguments).any(|argument| argument == "--enable-helm");
+        let helm = has_charts.then(|| ensure(Oracle::Helm)).transpose()?;
+        let tools = helm.as_deref().and_then(Path::parent).map(Path::to_owned);
+        Ok(Real { program: ensure(self.corpus.oracle())?, tools })
+    }
+
+    fn compare_path(
+        &self,
+        real: &Real,
+        own: &Path,
+        path: &str,
+        table: &mut Table,
+    ) -> anyhow::Result<()> {
+        let place = full(Path::new(path))?;
+        let mut arguments = match self.corpus {
+            Corpus::Charts => vec!["rel".to_owned(), place],
+            Corpus::Overlays => vec![place],
+        };
+        arguments.extend(self.arguments.iter().cloned());
+        let answer = |program: &Path, tools: Option<&Path>| {
+            let folder = tempfile::tempdir().context("cannot make a folder")?;
+            corpus::ask(self.corpus, program, folder.path(), &arguments, tools)
+        };
+        let (wanted, got) = (answer(&real.program, real.tools.as_deref())?, answer(own, None)?);
+        let differences = Difference::between("", &arguments, &wanted, &got);
+        table.add(path, 1, differences.into_iter().collect());
+        Ok(())
+    }
+}
+
+/// Prints a table, and fails if anything differs.
+fn conclude(table: &Table, is_whole: bool) -> anyhow::Result<()> {
+    table.print(is_whole);
+    let differing = table.differing();
+    ensure!(differing == 0, "{differing} answers differ");
+    Ok(())
+}
+
+/// A path that means the same in another folder.
+fn full(path: &Path) -> anyhow::Result<String> {
+    let full = path.canonicalize().with_context(|| format!("there is no {}", path.display()))?;
+    full.into_os_string().into_string().map_err(|path| anyhow::anyhow!("{path:?} is no text"))
+}
+
+/// The windlass that was built or given.
+fn windlass() -> anyhow::Result<PathBuf> {
+    step("windlass itself", || make(Build::Debug))?;
+    operator::binary()
+}
+
+/// The program whose answers are right, and the folder of those that it runs.
+struct Real {
+    program: PathBuf,
+    tools: Option<PathBuf>,
+}
+
+impl Real {
+    fn ask(&self, case: &Case, folder: &Path, arguments: &[String]) -> anyhow::Result<Answer> {
+        corpus::ask(case.corpus, &self.program, folder, arguments, self.tools.as_deref())
+    }
+
+    fn record(&self, case: &Case) -> anyhow::Result<()> {
+        let mut answers = BTreeMap::new();
+        for (run, arguments) in case.runs() {
+            let again = || {
+                let copy = case.lay_out()?;
+                self.ask(case, copy.path(), arguments).map(|answer| Recorded::of(&answer))
+            };
+            let answer = again()?;
+            // What changes from one time to the next is no answer to compare with.
+            for _ in 0..2 {
+                if again()? != answer {
+                    bail!("`{}`, run `{run}`: the answer is another one each time", case.name);
+                }
+            }
+            answers.insert(run.clone(), answer);
+        }
+        corpus::write_recorded(case, &answers)?;
+        eprintln!("recorded {} ({} runs)", case.name, answers.len());
+        Ok(())
+    }
+
+    fn compare_case(&self, own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
+        let mut differences = Vec::new();
+        for (run, arguments) in case.runs() {
+            let mut wanted = self.ask(case, case.lay_out()?.path(), arguments)?;
+            let copy = case.lay_out()?;
+            let mut got = corpus::ask(case.corpus, own, copy.path(), arguments, None)?;
+            if !case.is_same_wording(run) {
+                same_silence(&mut got, !wanted.stderr.is_empty());
+                wanted.stderr.clear();
+            }
+            differences.extend(Difference::between(run, arguments, &wanted, &got));
+        }
+        table.add_case(case, differences);
+        Ok(())
+    }
+}
+
+fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
+    let recorded = corpus::read_recorded(case)?;
+    let mut differences = Vec::new();
+    for (run, arguments) in case.runs() {
+        let Some(wanted) = recorded.get(run) else {
+            bail!(
+                "`{}`, run `{run}`: nothing is recorded; `cargo xtask compare {} --record`",
+                case.name,
+                case.corpus.oracle().name()
+            );
+        };
+        let copy = case.lay_out()?;
+        let mut got = corpus::ask(case.corpus, own, copy.path(), arguments, None)?;
+        let mut wanted = wanted.clone();
+        if !case.is_same_wording(run) {
+            same_silence(&mut got, wanted.strings.remove("stderr").is_some());
+        }
+        differences.extend(Difference::from_recorded(run, arguments, &wanted, &got));
+    }
+    table.add_case(case, differences);
+    Ok(())
+}
+
+/// Takes away what is worded otherwise. A silence where something has to be said stays a difference.
+fn same_silence(got: &mut Answer, has_to_speak: bool) {
+    let speaks = !got.stderr.is_empty();
+    got.stderr.clear();
+    if speaks != has_to_speak {
+        got.stderr.extend_from_slice(if speaks { b"(speaks)\n" } else { b"(is silent)\n" });
+    }
+}

@@ -1,0 +1,378 @@
+//! `cargo xtask compare crds`: the CustomResourceDefinitions of public projects, each upgraded through its last releases.
+//!
+//! Each new definition is judged by objects made from the old one's schema, and a real API server says of the same objects
+//! whether it takes them, whole. A definition that is refused without a reason that the API server confirms is a false alarm.
+//! Here: the command, what counts as what, the table. Elsewhere: the projects (`projects`), the objects (`samples`).
+
+mod projects;
+mod samples;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use crdguard::{Facts, Judge, Presence, Problem};
+use e2e::harness::definitions::contains;
+use e2e::harness::{Story, Target};
+use golang::meter::Stop;
+use kube::Api;
+use kube::api::{DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use projects::{PROJECTS, Project};
+use testbed::progress::step;
+
+/// How long a definition may take until its objects can be created.
+const SERVED: Duration = Duration::from_secs(60);
+
+/// Which projects, and how many of their releases.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Names of projects; all by default
+    projects: Vec<String>,
+    /// How many minor releases of each
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=20))]
+    releases: u8,
+    /// Do not ask an API server
+    #[arg(long)]
+    offline: bool,
+    /// A folder of Git clones, each called as its project in this table; what is not in it is fetched as a Go module
+    #[arg(long, value_name = "FOLDER")]
+    clones: Option<PathBuf>,
+}
+
+/// What came of a project.
+#[derive(Debug, Default)]
+struct Row {
+    project: String,
+    versions: String,
+    /// Definitions that are in two releases in a row.
+    upgrades: usize,
+    /// Those with another schema of a version that objects are read in.
+    changed: usize,
+    objects: usize,
+    refused: usize,
+    /// Why definitions were refused, and of how many definitions that is said.
+    reasons: BTreeMap<String, usize>,
+    /// Refused, and the API server takes all objects as they are.
+    false_alarms: Vec<String>,
+    /// Taken, and the API server does not take all objects as they are.
+    missed: Vec<String>,
+    /// Objects of versions that the new definition does not have, which only its webhook would convert.
+    unasked: usize,
+    /// Releases that could not be fetched.
+    missing: Vec<String>,
+}
+
+/// Compares, and prints the table.
+///
+/// # Errors
+/// There are false alarms, or breaks that were missed; or the API server fails.
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let is_wanted = |it: &&Project| {
+        options.projects.is_empty() || options.projects.iter().any(|name| name == it.name)
+    };
+    let wanted: Vec<&Project> = PROJECTS.iter().filter(is_wanted).collect();
+    ensure!(!wanted.is_empty(), "there is no such project");
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let story = match options.offline {
+        true => None,
+        false => Some(step("API server", || runtime.block_on(Story::begin("compare-crds")))?),
+    };
+    let mut rows = Vec::new();
+    for project in wanted {
+        let row = step(project.name, || {
+            let clone = options.clones.as_ref().map(|it| it.join(project.name));
+            let clone = clone.filter(|it| it.is_dir());
+            let fetched = project.fetch(clone.as_deref(), options.releases.into());
+            let row = runtime.block_on(compared(project, &fetched.releases, story.as_ref()));
+            row.map(|row| Row { missing: fetched.missing, ..row })
+        });
+        rows.push(row?);
+    }
+    print!("{}", table(&rows));
+    if let Some(story) = story {
+        runtime.block_on(story.end())?;
+    }
+    let wrong: usize = rows.iter().map(|it| it.false_alarms.len() + it.missed.len()).sum();
+    if wrong > 0 {
+        bail!("{wrong} verdicts are wrong");
+    }
+    Ok(())
+}
+
+async fn compared(
+    project: &Project,
+    releases: &[projects::Release],
+    story: Option<&Story>,
+) -> anyhow::Result<Row> {
+    let versions: Vec<&str> = releases.iter().map(|it| it.version.as_str()).collect();
+    let mut row =
+        Row { project: project.name.to_owned(), versions: versions.join(" "), ..Row::default() };
+    for pair in releases.windows(2) {
+        let [before, after] = pair else { continue };
+        for old in &before.definitions {
+            let name = &old["metadata"]["name"];
+            let new = after.definitions.iter().find(|it| it["metadata"]["name"] == *name);
+            if let Some(new) = new {
+                let what = format!("{} {}", after.version, name.as_str().unwrap_or_default());
+                upgrade(&mut row, &what, (old, new), story).await?;
+            }
+        }
+    }
+    Ok(row)
+}
+
+/// Judges an upgrade of a definition, and asks the API server whether that is right.
+async fn upgrade(
+    row: &mut Row,
+    what: &str,
+    (old, new): (&Value, &Value),
+    story: Option<&Story>,
+) -> anyhow::Result<()> {
+    row.upgrades += 1;
+    let mut live = old.clone();
+    let versions = old["spec"]["versions"].as_array().into_iter().flatten();
+    let storage: Vec<&Value> =
+        versions.filter(|it| it["storage"] == true).map(|it| &it["name"]).collect();
+    live["status"] = json!({"storedVersions": storage});
+    let mut judge = match Judge::new(&live, new, &Stop::default()) {
+        Ok(judge) => judge,
+        Err(fault) => {
+            row.missed.push(format!("{what}: {fault}"));
+            return Ok(());
+        }
+    };
+    let mut objects = Vec::new();
+    for version in judge.versions() {
+        let all = samples::of(old, &version);
+        all.iter().for_each(|it| judge.object(&version, it));
+        objects.extend(all);
+    }
+    row.changed += usize::from(!judge.versions().is_empty());
+    row.objects += objects.len();
+    let facts =
+        Facts { total: objects.len() as u64, service: Presence::Present, is_complete: true };
+    let verdict = judge.finish(facts);
+    row.refused += usize::from(!verdict.is_compatible());
+    for finding in &verdict.findings {
+        let why = match finding.path.is_empty() {
+            true => finding.why.clone(),
+            false => format!("{} {}", finding.path, finding.why),
+        };
+        *row.reasons.entry(format!("{:?}: {what}: {why}", finding.problem)).or_default() += 1;
+    }
+    let Some(story) = story.filter(|_| !objects.is_empty()) else { return Ok(()) };
+    let mut broken = None;
+    for (definition, objects) in asked(new, &objects) {
+        match definition {
+            Some(it) if broken.is_none() => {
+                let found = refusal(story, &it, &objects).await;
+                broken = found.with_context(|| what.to_owned())?;
+            }
+            Some(_) => {}
+            None => row.unasked += objects.len(),
+        }
+    }
+    // What a default means, and which versions clients use, no API server says.
+    let is_about_objects =
+        |it: Problem| matches!(it, Problem::Invalid | Problem::Lost | Problem::Unjudged);
+    let alarms = verdict.findings.iter().filter(|it| is_about_objects(it.problem)).count();
+    match (alarms > 0, broken) {
+        (true, None) => row.false_alarms.push(what.to_owned()),
+        (false, Some(why)) => row.missed.push(format!("{what}: {why}")),
+        (true, Some(_)) | (false, None) => {}
+    }
+    Ok(())
+}
+
+/// The definitions under which objects are created, each with its objects. No webhook converts them here: where one would,
+/// each version stands alone, and what it does not have is not asked about.
+fn asked<'o>(new: &Value, objects: &'o [Value]) -> Vec<(Option<Value>, Vec<&'o Value>)> {
+    if new["spec"]["conversion"]["strategy"] != "Webhook" {
+        return vec![(Some(new.clone()), objects.iter().collect())];
+    }
+    let mut by_version = BTreeMap::<&str, Vec<&Value>>::new();
+    for object in objects {
+        by_version.entry(version_of(object)).or_default().push(object);
+    }
+    let alone = |version: &str| {
+        let versions = new["spec"]["versions"].as_array().into_iter().flatten();
+        let mut only = versions.into_iter().find(|it| it["name"] == version)?.clone();
+        (only["served"], only["storage"]) = (true.into(), true.into());
+        let mut definition = new.clone();
+        definition["spec"]["versions"] = json!([only]);
+        Some(definition)
+    };
+    by_version.into_iter().map(|(version, objects)| (alone(version), objects)).collect()
+}
+
+fn version_of(object: &Value) -> &str {
+    object["apiVersion"].as_str().and_then(|it| it.rsplit('/').next()).unwrap_or_default()
+}
+
+/// Why the API server does not take objects as they are under a definition; none if it takes all of them.
+async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Result<Option<String>> {
+    let group = format!("shadow.{}.test", story.namespace);
+    let plural = new["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
+    let name = format!("{plural}.{group}");
+    let mut shadow = new.clone();
+    shadow["metadata"] = json!({"name": name});
+    shadow["spec"]["group"] = group.clone().into();
+    // In another group it takes no name from the definition of windlass's own bed, and asks no webhook.
+    if let Some(fields) = shadow.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(spec) = shadow["spec"].as_object_mut() {
+        spec.remove("conversion");
+    }
+    if let Some(names) = shadow["spec"]["names"].as_object_mut() {
+        names.retain(|key, _| !["shortNames", "categories"].contains(&key.as_str()));
+    }
+    story.apply_value(shadow).await?;
+    let crd = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
+    story.await_condition(&crd, "Established", "True", SERVED).await?;
+    let mut why = None;
+    for object in objects {
+        let mut object = (*object).clone();
+        let version = version_of(&object).to_owned();
+        let versions = || new["spec"]["versions"].as_array().into_iter().flatten();
+        // What is of a version that is not served any more is written in that of storage.
+        let is_served = versions().any(|it| it["name"] == version.as_str() && it["served"] == true);
+        let storage =
+            versions().find(|it| it["storage"] == true).and_then(|it| it["name"].as_str());
+        let version = if is_served { version.as_str() } else { storage.unwrap_or_default() };
+        object["apiVersion"] = format!("{group}/{version}").into();
+        if let Some(text) = refused(story, &plural, &object).await? {
+            why = Some(text);
+            break;
+        }
+    }
+    story.delete(&crd).await?;
+    story.await_gone(&crd, SERVED).await?;
+    Ok(why)
+}
+
+/// Why the API server does not take an object as it is.
+async fn refused(story: &Story, plural: &str, object: &Value) -> anyhow::Result<Option<String>> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, version) =
+        object["apiVersion"].as_str().and_then(|it| it.split_once('/')).context("no group")?;
+    let gvk = GroupVersionKind::gvk(group, version, &text(&object["kind"]));
+    let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+    let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(story.client.clone(), namespace, &resource),
+        None => Api::all_with(story.client.clone(), &resource),
+    };
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let parsed: DynamicObject = serde_json::from_value(object.clone())?;
+    let deadline = std::time::Instant::now() + SERVED;
+    loop {
+        match api.create(&params, &parsed).await {
+            Ok(made) => {
+                let lost = object.as_object().into_iter().flatten().find(|(key, value)| {
+                    !["apiVersion", "kind", "metadata", "status"].contains(&key.as_str())
+                        && !contains(&made.data[key.as_str()], value)
+                });
+                return Ok(lost.map(|(key, _)| format!("fields of `{key}` are lost")));
+            }
+            Err(kube::Error::Api(status)) if status.code == 422 => return Ok(Some(status.message)),
+            Err(_) if std::time::Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            Err(error) => return Err(error).context("the API server answers neither yes nor no"),
+        }
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<26}{:>9}{:>9}{:>9}{:>9}{:>7}{:>8}  RELEASES\n",
+        "PROJECT", "UPGRADES", "CHANGED", "OBJECTS", "REFUSED", "FALSE", "MISSED"
+    );
+    for row in rows {
+        text.push_str(&format!(
+            "{:<26}{:>9}{:>9}{:>9}{:>9}{:>7}{:>8}  {}\n",
+            row.project,
+            row.upgrades,
+            row.changed,
+            row.objects,
+            row.refused,
+            row.false_alarms.len(),
+            row.missed.len(),
+            row.versions
+        ));
+    }
+    for row in rows {
+        let reasons = row.reasons.keys().map(|it| format!("  {it}\n"));
+        let wrong = row.false_alarms.iter().map(|it| format!("  FALSE ALARM: {it}\n"));
+        let missed = row.missed.iter().map(|it| format!("  MISSED: {it}\n"));
+        let missing = row.missing.iter().map(|it| format!("  not fetched: {it}\n"));
+        let unasked = (row.unasked > 0).then(|| {
+            format!(
+                "  not asked about, since only a webhook converts them: {} objects\n",
+                row.unasked
+            )
+        });
+        let lines: String =
+            reasons.chain(wrong).chain(missed).chain(missing).chain(unasked).collect();
+        if !lines.is_empty() {
+            text.push_str(&format!("\n{}\n{lines}", row.project));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn where_a_webhook_converts_each_version_is_asked_about_alone() {
+        let mut new = json!({"spec": {"versions": [{"name": "v1"}, {"name": "v2"}]}});
+        let of = |version: &str| json!({"apiVersion": format!("acme.io/{version}")});
+        let objects = [of("v1"), of("v2"), of("v0"), of("v1")];
+        let counts = |new: &Value| -> Vec<(Option<usize>, usize)> {
+            let all = asked(new, &objects).into_iter();
+            let versions = |it: Value| it["spec"]["versions"].as_array().map(Vec::len);
+            all.map(|(it, objects)| (it.and_then(versions), objects.len())).collect()
+        };
+        assert_eq!(counts(&new), [(Some(2), 4)]);
+        new["spec"]["conversion"] = json!({"strategy": "Webhook"});
+        assert_eq!(counts(&new), [(None, 1), (Some(1), 2), (Some(1), 1)]);
+    }
+
+    #[test]
+    fn the_table_names_why_a_definition_was_refused_and_what_was_wrong() {
+        let row = Row {
+            project: "acme".to_owned(),
+            versions: "v1.0.0 v1.1.0".to_owned(),
+            upgrades: 3,
+            changed: 2,
+            objects: 4,
+            refused: 1,
+            reasons: BTreeMap::from([("Invalid: v1.1.0 a.b: spec.size is missing".to_owned(), 1)]),
+            false_alarms: vec!["v1.1.0 a.b".to_owned()],
+            missed: Vec::new(),
+            unasked: 2,
+            missing: vec!["v1.2.0: not found".to_owned()],
+        };
+        expect![[r"
+            PROJECT                    UPGRADES  CHANGED  OBJECTS  REFUSED  FALSE  MISSED  RELEASES
+            acme                              3        2        4        1      1       0  v1.0.0 v1.1.0
+
+            acme
+              Invalid: v1.1.0 a.b: spec.size is missing
+              FALSE ALARM: v1.1.0 a.b
+              not fetched: v1.2.0: not found
+              not asked about, since only a webhook converts them: 2 objects
+        "]]
+        .assert_eq(&table(&[row]));
+    }
+}

@@ -1,0 +1,287 @@
+//! The projects whose CustomResourceDefinitions are compared, and fetching them: as Go modules, or from Git clones.
+//!
+//! Nothing of them is kept in the repository: they are fetched into the cache of this user when the command runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use objects::manifest;
+use serde_json::Value;
+use testbed::binaries::cache;
+
+/// A project that is released as a Go module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Project {
+    pub(super) name: &'static str,
+    module: &'static str,
+    /// Files or folders of the module that have the definitions.
+    paths: &'static [&'static str],
+}
+
+const fn project(
+    name: &'static str,
+    module: &'static str,
+    paths: &'static [&'static str],
+) -> Project {
+    Project { name, module, paths }
+}
+
+/// Where most projects keep what controller-gen writes.
+const BASES: &[&str] = &["config/crd/bases"];
+
+/// How many releases more than wanted are tried, because some cannot be fetched.
+const MORE: usize = 4;
+
+/// All of them.
+pub(super) const PROJECTS: [Project; 34] = [
+    project("argo-cd", "github.com/argoproj/argo-cd/v2", &["manifests/crds"]),
+    project("argo-events", "github.com/argoproj/argo-events", &["manifests/base/crds"]),
+    project("argo-rollouts", "github.com/argoproj/argo-rollouts", &["manifests/crds"]),
+    project(
+        "argo-workflows",
+        "github.com/argoproj/argo-workflows/v3",
+        &["manifests/base/crds/full"],
+    ),
+    project("cert-manager", "github.com/cert-manager/cert-manager", &["deploy/crds"]),
+    project("cloudnative-pg", "github.com/cloudnative-pg/cloudnative-pg", BASES),
+    project("cluster-api", "sigs.k8s.io/cluster-api", BASES),
+    project("contour", "github.com/projectcontour/contour", &["examples/contour/01-crds.yaml"]),
+    project("crossplane", "github.com/crossplane/crossplane", &["cluster/crds"]),
+    project("elastic-cloud", "github.com/elastic/cloud-on-k8s/v2", &["config/crds/v1"]),
+    project(
+        "external-secrets",
+        "github.com/external-secrets/external-secrets",
+        &["config/crds/bases"],
+    ),
+    project("flagger", "github.com/fluxcd/flagger", &["artifacts/flagger/crd.yaml"]),
+    project("gateway-api", "sigs.k8s.io/gateway-api", &["config/crd/standard"]),
+    project("grafana-operator", "github.com/grafana/grafana-operator/v5", BASES),
+    project("helm-controller", "github.com/fluxcd/helm-controller", BASES),
+    project("istio", "istio.io/api", &["kubernetes"]),
+    project("jobset", "sigs.k8s.io/jobset", &["config/components/crd/bases"]),
+    project("karpenter", "sigs.k8s.io/karpenter", &["pkg/apis/crds"]),
+    project("keda", "github.com/kedacore/keda/v2", BASES),
+    project("knative-serving", "knative.dev/serving", &["config/core/300-resources"]),
+    project("kueue", "sigs.k8s.io/kueue", &["config/components/crd/bases"]),
+    project("kustomize-controller", "github.com/fluxcd/kustomize-controller", BASES),
+    project("kyverno", "github.com/kyverno/kyverno", &["config/crds"]),
+    project("lws", "sigs.k8s.io/lws", BASES),
+    project("metallb", "go.universe.tf/metallb", BASES),
+    project("notification-controller", "github.com/fluxcd/notification-controller", BASES),
+    project("opentelemetry-operator", "github.com/open-telemetry/opentelemetry-operator", BASES),
+    project(
+        "prometheus-operator",
+        "github.com/prometheus-operator/prometheus-operator",
+        &["example/prometheus-operator-crd"],
+    ),
+    project("rabbitmq-operator", "github.com/rabbitmq/cluster-operator/v2", BASES),
+    project("rook", "github.com/rook/rook", &["deploy/examples/crds.yaml"]),
+    project("source-controller", "github.com/fluxcd/source-controller", BASES),
+    project("tekton-pipelines", "github.com/tektoncd/pipeline", &["config"]),
+    project("velero", "github.com/vmware-tanzu/velero", &["config/crd/v1/bases"]),
+    project("victoriametrics-operator", "github.com/VictoriaMetrics/operator", &["config/crd"]),
+];
+
+/// The definitions of a release of a project.
+pub(super) struct Release {
+    pub(super) version: String,
+    pub(super) definitions: Vec<Value>,
+}
+
+/// What could be fetched of a project.
+#[derive(Default)]
+pub(super) struct Fetched {
+    /// The oldest first.
+    pub(super) releases: Vec<Release>,
+    /// Why others could not be.
+    pub(super) missing: Vec<String>,
+}
+
+impl Project {
+    /// The last minor releases that can be fetched, of each its last patch: a proxy of modules need not have all of them.
+    /// With a clone the tags are the releases.
+    pub(super) fn fetch(&self, clone: Option<&Path>, count: usize) -> Fetched {
+        let mut fetched = Fetched::default();
+        let format = "{{join .Versions \" \"}}";
+        let listed = match clone {
+            Some(clone) => git(clone, &["tag", "--sort=version:refname", "--list", "v[0-9]*"]),
+            None => go(&["list", "-m", "-versions", "-f", format, self.module]),
+        };
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(error) => {
+                fetched.missing.push(format!("{error:#}"));
+                return fetched;
+            }
+        };
+        let versions: Vec<&str> = listed.split_whitespace().collect();
+        for version in minors(&versions).into_iter().rev().take(count + MORE) {
+            if fetched.releases.len() == count {
+                break;
+            }
+            let release = match clone {
+                Some(clone) => self.tagged(clone, version),
+                None => self.module(version),
+            };
+            match release {
+                Ok(release) => fetched.releases.insert(0, release),
+                Err(error) => fetched.missing.push(format!("{version}: {error:#}")),
+            }
+        }
+        fetched
+    }
+
+    /// What is in a clone at a tag.
+    fn tagged(&self, clone: &Path, version: &str) -> anyhow::Result<Release> {
+        let folder = tempfile::tempdir()?;
+        let archive = folder.path().join("release.tar");
+        let to = archive.display().to_string();
+        // A path that a release does not have yet is an error of Git.
+        git(clone, &[&["archive", "--format=tar", "-o", &to, version], self.paths].concat())?;
+        tar::Archive::new(std::fs::File::open(&archive)?).unpack(folder.path())?;
+        self.release(version, folder.path())
+    }
+
+    fn module(&self, version: &str) -> anyhow::Result<Release> {
+        let module = format!("{}@{version}", self.module);
+        let told: Value = serde_json::from_str(&go(&["mod", "download", "-json", &module])?)?;
+        let folder = told["Dir"].as_str().with_context(|| format!("{module} is not there"))?;
+        self.release(version, Path::new(folder))
+    }
+
+    /// What is in the folder of a release.
+    fn release(&self, version: &str, folder: &Path) -> anyhow::Result<Release> {
+        let mut files = Vec::new();
+        for path in self.paths {
+            collect(&folder.join(path), &mut files)?;
+        }
+        files.sort();
+        let mut definitions: Vec<Value> = Vec::new();
+        for file in files {
+            definitions.extend(read(&file)?);
+        }
+        ensure!(!definitions.is_empty(), "it has no definitions at {:?}", self.paths);
+        Ok(Release { version: version.to_owned(), definitions })
+    }
+}
+
+/// YAML files below a path.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            collect(&entry?.path(), files)?;
+        }
+    } else if path.extension().is_some_and(|it| it == "yaml" || it == "yml") && path.is_file() {
+        files.push(path.to_owned());
+    }
+    Ok(())
+}
+
+/// The definitions in a file; other files of the folder may be no manifests at all.
+fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
+    let text = std::fs::read(file)?;
+    let name = file.display().to_string();
+    if !String::from_utf8_lossy(&text).contains("CustomResourceDefinition") {
+        return Ok(Vec::new());
+    }
+    let all = manifest::read(&name, &text, &goyaml::Limits::default()).unwrap_or_default();
+    let all = all.into_iter().map(|it| it.object);
+    let is_definition = |it: &objects::Object| {
+        it.kind() == "CustomResourceDefinition" && it.api_version() == "apiextensions.k8s.io/v1"
+    };
+    Ok(all.filter(is_definition).map(objects::Object::into_value).collect())
+}
+
+/// The last patch of each minor release, in their order. Pre-releases do not count.
+fn minors<'v>(versions: &[&'v str]) -> Vec<&'v str> {
+    let minor = |it: &str| it.rsplit_once('.').map(|it| it.0.to_owned());
+    let mut last: Vec<&str> = Vec::new();
+    for version in versions.iter().copied().filter(|it| !it.contains(['-', '+'])) {
+        match last.last_mut() {
+            Some(before) if minor(before) == minor(version) => *before = version,
+            _ => last.push(version),
+        }
+    }
+    last
+}
+
+fn git(clone: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git").arg("-C").arg(clone).args(arguments).output();
+    let output = output.context("cannot run git")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), told.trim());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What `go` prints, with a cache of modules of its own, which can be deleted.
+fn go(arguments: &[&str]) -> anyhow::Result<String> {
+    let modules = cache()?.join("definitions");
+    std::fs::create_dir_all(&modules)?;
+    let nowhere = tempfile::tempdir()?;
+    let output = Command::new("go")
+        .args(arguments)
+        .current_dir(nowhere.path())
+        .env("GOMODCACHE", &modules)
+        .env("GOFLAGS", "-mod=mod -modcacherw")
+        .output()
+        .context("cannot run go; install Go 1.26 (https://go.dev/dl)")?;
+    if output.status.success() {
+        return Ok(String::from_utf8(output.stdout)?);
+    }
+    // With `-json` the reason is in what is printed.
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let told =
+        String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    bail!("{}", printed["Error"].as_str().unwrap_or(&told))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_minor_release_the_last_patch_counts() {
+        let versions =
+            ["v1.0.0", "v1.1.0", "v1.1.1", "v1.2.0-rc.1", "v1.2.0", "v1.3.0-beta", "v1.10.0"];
+        assert_eq!(minors(&versions), ["v1.0.0", "v1.1.1", "v1.2.0", "v1.10.0"]);
+        assert_eq!(minors(&[]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_tags_of_a_clone_are_its_releases() {
+        let clone = tempfile::tempdir().unwrap();
+        let path = clone.path().join("config/crd/bases");
+        std::fs::create_dir_all(&path).unwrap();
+        let run = |arguments: &[&str]| git(clone.path(), arguments).unwrap();
+        run(&["init", "-q"]);
+        for version in ["v1.0.0", "v1.1.0-rc.1", "v1.1.0"] {
+            let name = version.replace(['.', '-'], "");
+            let text = format!(
+                "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+                 metadata: {{name: {name}}}\n"
+            );
+            std::fs::write(path.join("crd.yaml"), text).unwrap();
+            run(&["add", "."]);
+            let author = ["-c", "user.name=test", "-c", "user.email=test@example.com"];
+            run(&[&author[..], &["commit", "-q", "-m", version]].concat());
+            run(&["tag", version]);
+        }
+        let fetched = project("test", "example.com/test", BASES).fetch(Some(clone.path()), 3);
+        assert_eq!(fetched.missing, Vec::<String>::new());
+        let read: Vec<(&str, &Value)> = fetched
+            .releases
+            .iter()
+            .map(|it| (&*it.version, &it.definitions[0]["metadata"]["name"]))
+            .collect();
+        assert_eq!(read, [("v1.0.0", &"v100".into()), ("v1.1.0", &"v110".into())]);
+    }
+
+    #[test]
+    fn no_project_is_listed_twice() {
+        let mut names: Vec<&str> = PROJECTS.iter().map(|it| it.name).collect();
+        names.dedup();
+        assert_eq!(names.len(), PROJECTS.len());
+        assert!(names.is_sorted());
+    }
+}

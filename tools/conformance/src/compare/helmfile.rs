@@ -1,0 +1,121 @@
+//! `windlass helmfile` beside the real helmfile, on the cases of ours that are recorded, too (`crate::replay`).
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use testbed::oracle::Oracle;
+
+use super::report::{Difference, Table};
+use super::{conclude, windlass};
+use crate::corpus::Answer;
+use crate::replay::helmfile::{Program, Recorded, own};
+use testbed::progress::step;
+
+/// Which cases.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Cases whose names begin like this; all by default
+    names: Vec<String>,
+    /// Show every difference, not the first few
+    #[arg(long)]
+    all: bool,
+}
+
+/// Where helmfile is, and the folders of what it runs.
+pub struct Real {
+    /// The program.
+    pub path: PathBuf,
+    /// The folders.
+    pub tools: Vec<PathBuf>,
+}
+
+/// Builds helmfile, Helm and Kustomize if they are not there.
+///
+/// # Errors
+/// When one cannot be built.
+pub fn real() -> anyhow::Result<Real> {
+    let ensure = |oracle: Oracle| step(oracle.version(), || oracle.ensure());
+    let tools = [Oracle::Helm, Oracle::Kustomize].map(|oracle| {
+        let path = ensure(oracle)?;
+        path.parent().map(Path::to_owned).context("a program is in a folder")
+    });
+    Ok(Real {
+        path: ensure(Oracle::Helmfile)?,
+        tools: tools.into_iter().collect::<anyhow::Result<_>>()?,
+    })
+}
+
+/// Compares, and prints a table.
+///
+/// # Errors
+/// When something differs, or a program cannot be built or run.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let real = real()?;
+    let own_path = windlass()?;
+    let is_chosen = |name: &str| {
+        options.names.is_empty() || options.names.iter().any(|start| name.starts_with(start))
+    };
+    let cases: Vec<_> = own()?.into_iter().filter(|(name, _)| is_chosen(name)).collect();
+    let real = Program { path: &real.path, command: &[], tools: &real.tools };
+    let ours = Program { path: &own_path, command: &["helmfile"], tools: &[] };
+    let mut table = Table::default();
+    for ((name, case), differences) in
+        step("helmfiles, with both", || differences(&cases, real, ours))?
+    {
+        table.add(name, case.runs().len(), differences);
+    }
+    conclude(&table, options.all)
+}
+
+type Compared<'c> = (&'c (String, Recorded), Vec<Difference>);
+
+/// Asks both programs about all cases, as many at a time as there are processors.
+fn differences<'c>(
+    cases: &'c [(String, Recorded)],
+    real: Program<'_>,
+    ours: Program<'_>,
+) -> anyhow::Result<Vec<Compared<'c>>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = compare(&case.1, real, ours).with_context(|| case.0.clone())?;
+            done.push((case, found));
+        }
+        anyhow::Ok(done)
+    };
+    let mut all = Vec::new();
+    std::thread::scope(|scope| {
+        let count = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            all.extend(worker.join().map_err(|_| anyhow!("a comparison panicked"))??);
+        }
+        anyhow::Ok(())
+    })?;
+    all.sort_by(|a, b| a.0.0.cmp(&b.0.0));
+    Ok(all)
+}
+
+fn compare(
+    case: &Recorded,
+    real: Program<'_>,
+    ours: Program<'_>,
+) -> anyhow::Result<Vec<Difference>> {
+    let mut found = Vec::new();
+    for run in case.runs() {
+        let [mut wanted, mut got] = [case.ask(real, run)?, case.ask(ours, run)?];
+        // Of errors only counts that there is one, and of warnings nothing: both are worded in our own way.
+        for answer in [&mut wanted, &mut got] {
+            if answer.status.is_some_and(|status| status != 0) {
+                *answer = Answer { status: Some(1), ..Answer::default() };
+            }
+            answer.stderr.clear();
+        }
+        found.extend(Difference::between("", &run.args, &wanted, &got));
+    }
+    Ok(found)
+}

@@ -1,0 +1,335 @@
+//! What two answers differ in, and the table of a comparison.
+//!
+//! Here: finding the first line that differs, showing it. Elsewhere: the answers (`crate::corpus`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::corpus::{Answer, Case, Recorded, Text};
+use testbed::progress::{bold, dim, green, red};
+
+/// How many differences of a case are shown.
+const SHOWN: usize = 3;
+
+/// How many lines before the first that differs are shown.
+const BEFORE: usize = 3;
+
+/// How many lines are shown from the first that differs on.
+const AFTER: usize = 3;
+
+/// Longest part of a line that is shown, in characters.
+const LONGEST: usize = 240;
+
+/// One run whose answers are not the same.
+#[derive(Debug)]
+pub(super) struct Difference {
+    run: String,
+    command: String,
+    /// What differs, for people, with line ends.
+    shown: String,
+}
+
+/// The outcome, a row a case.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<Row>,
+    /// How many errors are worded in windlass's own way, by intention.
+    worded_otherwise: usize,
+}
+
+#[derive(Debug)]
+struct Row {
+    case: String,
+    runs: usize,
+    differences: Vec<Difference>,
+}
+
+impl Difference {
+    /// None when the answers are the same.
+    pub(super) fn between(
+        run: &str,
+        arguments: &[String],
+        wanted: &Answer,
+        got: &Answer,
+    ) -> Option<Self> {
+        if wanted == got {
+            return None;
+        }
+        let mut shown = String::new();
+        status(&mut shown, wanted.status, got.status);
+        text(&mut shown, "stdout", &wanted.stdout, &got.stdout);
+        text(&mut shown, "stderr", &wanted.stderr, &got.stderr);
+        let paths: BTreeSet<&String> = wanted.written.keys().chain(got.written.keys()).collect();
+        for path in paths {
+            match (wanted.written.get(path), got.written.get(path)) {
+                (Some(wanted), Some(got)) => text(&mut shown, path, wanted, got),
+                (Some(_), None) => line(&mut shown, &format!("{path}: is not written")),
+                _ => line(&mut shown, &format!("{path}: is written, and should not be")),
+            }
+        }
+        Some(Self { run: run.to_owned(), command: arguments.join(" "), shown })
+    }
+
+    /// None when the answer is what was recorded.
+    pub(super) fn from_recorded(
+        run: &str,
+        arguments: &[String],
+        wanted: &Recorded,
+        got: &Answer,
+    ) -> Option<Self> {
+        let kept = Recorded::of(got);
+        if *wanted == kept {
+            return None;
+        }
+        let mut shown = String::new();
+        status(&mut shown, Some(wanted.status), got.status);
+        let nothing = Text::Whole(Vec::new());
+        let names: BTreeSet<&String> = wanted.strings.keys().chain(kept.strings.keys()).collect();
+        let of = |strings: &'_ BTreeMap<String, Text>, name: &String| strings.contains_key(name);
+        for name in names {
+            let is_in = (of(&wanted.strings, name), of(&kept.strings, name));
+            let pair = [&wanted.strings, &kept.strings].map(|it| it.get(name).unwrap_or(&nothing));
+            match pair {
+                [Text::Whole(wanted), Text::Whole(got)] if !name.starts_with("written/") => {
+                    text(&mut shown, name, wanted, got);
+                }
+                [Text::Whole(wanted), Text::Whole(got)] if is_in == (true, true) => {
+                    text(&mut shown, name, wanted, got);
+                }
+                [a, b] if a != b || is_in.0 != is_in.1 => {
+                    line(&mut shown, &format!("{name}: wanted {}, got {}", spell(a), spell(b)));
+                }
+                _ => {}
+            }
+        }
+        Some(Self { run: run.to_owned(), command: arguments.join(" "), shown })
+    }
+}
+
+impl Difference {
+    /// What differs, in lines.
+    pub(super) fn into_text(self) -> String {
+        self.shown
+    }
+}
+
+fn spell(text: &Text) -> String {
+    match text {
+        Text::Whole(text) => format!("{} bytes", text.len()),
+        Text::Digest(digest) => digest.clone(),
+    }
+}
+
+fn line(shown: &mut String, text: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(shown, "{text}");
+}
+
+fn status(shown: &mut String, wanted: Option<i32>, got: Option<i32>) {
+    let spell = |it: Option<i32>| it.map_or("a signal".to_owned(), |status| status.to_string());
+    if wanted != got {
+        line(shown, &format!("exit status: wanted {}, got {}", spell(wanted), spell(got)));
+    }
+}
+
+/// Shows the lines around the first that differs.
+fn text(shown: &mut String, name: &str, wanted: &[u8], got: &[u8]) {
+    if wanted == got {
+        return;
+    }
+    let [wanted, got] = [wanted, got].map(lines);
+    let alike = wanted.iter().zip(&got).take_while(|(a, b)| a == b).count();
+    line(shown, &format!("{name}, line {}:", alike + 1));
+    for same in wanted.iter().take(alike).skip(alike.saturating_sub(BEFORE)) {
+        line(shown, &dim(&format!("          {}", clip(same, 0))));
+    }
+    let column = match (wanted.get(alike), got.get(alike)) {
+        (Some(a), Some(b)) => a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count(),
+        _ => 0,
+    };
+    for (label, side, paint) in
+        [("wanted", &wanted, green as fn(&str) -> String), ("got", &got, red)]
+    {
+        for (number, text) in side.iter().skip(alike).take(AFTER).enumerate() {
+            let label = if number == 0 { label } else { "" };
+            let column = if number == 0 { column } else { 0 };
+            line(shown, &paint(&format!("  {label:<6}  {}", clip(text, column))));
+        }
+        if side.len() <= alike {
+            line(shown, &paint(&format!("  {label:<6}  (ends here)")));
+        }
+    }
+}
+
+/// Lines with their ends, so that a missing one is seen.
+fn lines(text: &[u8]) -> Vec<String> {
+    let split = text.split_inclusive(|byte| *byte == b'\n');
+    split.map(visible).collect()
+}
+
+/// A line with everything visible that is not.
+fn visible(line: &[u8]) -> String {
+    let mut shown = String::new();
+    for chunk in line.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || c == '\u{feff}' || (c.is_whitespace() && c != ' ') {
+                shown.extend(c.escape_default());
+            } else {
+                shown.push(c);
+            }
+        }
+        shown.push_str(&chunk.invalid().escape_ascii().to_string());
+    }
+    shown
+}
+
+/// The part of a line around a column, without the escaped end that most lines have.
+fn clip(line: &str, column: usize) -> String {
+    let text = match line.strip_suffix("\\n") {
+        Some(text) => text.to_owned(),
+        None => format!("{line} (no line end)"),
+    };
+    let skipped = if column > LONGEST / 2 { column - LONGEST / 4 } else { 0 };
+    let shown: String = text.chars().skip(skipped).take(LONGEST).collect();
+    let before = if skipped > 0 { "… " } else { "" };
+    let after = if text.chars().count() > skipped + LONGEST { " …" } else { "" };
+    format!("{before}{shown}{after}")
+}
+
+impl Table {
+    /// Adds a chart or overlay.
+    pub(super) fn add(&mut self, case: &str, runs: usize, differences: Vec<Difference>) {
+        self.rows.push(Row { case: case.to_owned(), runs, differences });
+    }
+
+    /// Adds a case of our own.
+    pub(super) fn add_case(&mut self, case: &Case, differences: Vec<Difference>) {
+        self.worded_otherwise += case.worded_otherwise();
+        self.add(&case.name, case.runs().len(), differences);
+    }
+
+    /// How many runs differ.
+    pub(super) fn differing(&self) -> usize {
+        self.rows.iter().map(|row| row.differences.len()).sum()
+    }
+
+    /// The table, then what differs.
+    #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+    pub(super) fn print(&self, all: bool) {
+        print!("{}", self.text(all));
+    }
+
+    fn text(&self, all: bool) -> String {
+        let width = self.rows.iter().map(|row| row.case.chars().count()).max();
+        let width = width.unwrap_or_default().max("total".len());
+        let mut text =
+            format!("{}\n", bold(&format!("{:width$}  {:>5} / {:<5}", "case", "same", "runs")));
+        for row in &self.rows {
+            let same = row.runs - row.differences.len();
+            let verdict = if row.differences.is_empty() { green("same") } else { red("DIFFERS") };
+            line(&mut text, &format!("{:width$}  {same:>5} / {:<5} {verdict}", row.case, row.runs));
+            let shown = if all { usize::MAX } else { SHOWN };
+            for difference in row.differences.iter().take(shown) {
+                let Difference { run, command, shown } = difference;
+                line(&mut text, &format!("    {} {run}  {}", red("✘"), dim(command)));
+                shown.lines().for_each(|shown| line(&mut text, &format!("        {shown}")));
+            }
+            if row.differences.len() > shown {
+                let more = row.differences.len() - shown;
+                line(&mut text, &format!("    … and {more} more (`--all` shows them)"));
+            }
+        }
+        let runs: usize = self.rows.iter().map(|row| row.runs).sum();
+        let same = runs - self.differing();
+        let verdict = if same == runs { green("same") } else { red("DIFFERS") };
+        let cases = self.rows.len();
+        line(
+            &mut text,
+            &format!("{:width$}  {same:>5} / {runs:<5} {verdict} ({cases} cases)", "total"),
+        );
+        if self.worded_otherwise > 0 {
+            let many = self.worded_otherwise;
+            line(
+                &mut text,
+                &dim(&format!(
+                    "{many} errors are worded otherwise by intention; case.yaml says why"
+                )),
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: i32, stdout: &str, stderr: &str) -> Answer {
+        let [stdout, stderr] = [stdout, stderr].map(|text| text.as_bytes().to_owned());
+        Answer { status: Some(status), stdout, stderr, ..Answer::default() }
+    }
+
+    fn shown(wanted: &Answer, got: &Answer) -> Option<String> {
+        Difference::between("run", &[], wanted, got).map(|it| it.shown)
+    }
+
+    #[test]
+    fn the_first_line_that_differs_is_shown_with_those_before_it() {
+        let wanted = answer(0, "a\nb\nc\nd\nsame: 1\nmore\n", "");
+        assert_eq!(shown(&wanted, &wanted), None);
+        let got = answer(1, "a\nb\nc\nd\nsame: 2\n", "Error: no\n");
+        let shown = shown(&wanted, &got).unwrap();
+        assert_eq!(
+            shown,
+            "exit status: wanted 0, got 1\nstdout, line 5:\n          b\n          c\n          d\n  wanted  \
+             same: 1\n          more\n  got     same: 2\nstderr, line 1:\n  wanted  (ends here)\n  got     \
+             Error: no\n"
+        );
+    }
+
+    #[test]
+    fn a_missing_line_end_and_a_byte_that_is_no_text_are_seen() {
+        let wanted = answer(0, "a\r\n", "");
+        let got = Answer { stdout: b"a\xff".to_vec(), ..answer(0, "", "") };
+        let shown = shown(&wanted, &got).unwrap();
+        assert!(shown.contains("wanted  a\\r\n"), "{shown}");
+        assert!(shown.contains("got     a\\xff (no line end)"), "{shown}");
+    }
+
+    #[test]
+    fn a_file_that_is_missing_or_too_much_differs() {
+        let file = |name: &str| BTreeMap::from([(name.to_owned(), b"x".to_vec())]);
+        let wanted = Answer { written: file("a"), ..answer(0, "", "") };
+        let got = Answer { written: file("b"), ..answer(0, "", "") };
+        let shown = shown(&wanted, &got).unwrap();
+        assert_eq!(shown, "a: is not written\nb: is written, and should not be\n");
+    }
+
+    #[test]
+    fn an_answer_is_compared_with_what_is_kept_of_it() {
+        let long = "line\n".repeat(20_000);
+        let (wanted, got) = (answer(0, &long, "w"), answer(0, &format!("{long}x"), ""));
+        let kept = Recorded::of(&wanted);
+        assert!(Difference::from_recorded("run", &[], &kept, &wanted).is_none());
+        let shown = Difference::from_recorded("run", &[], &kept, &got).unwrap().shown;
+        assert!(shown.contains("stdout: wanted sha256:"), "{shown}");
+        assert!(shown.contains("stderr, line 1:\n  wanted  w (no line end)"), "{shown}");
+    }
+
+    #[test]
+    fn the_table_says_in_words_what_is_the_same() {
+        let mut table = Table::default();
+        let different = Difference::between("r", &[], &answer(0, "", ""), &answer(1, "", ""));
+        table.add("web", 2, different.into_iter().collect());
+        table.add("small", 1, Vec::new());
+        assert_eq!(table.differing(), 1);
+        let text = table.text(false);
+        for wanted in [
+            "web        1 / 2     DIFFERS",
+            "small      1 / 1     same",
+            "total      2 / 3     DIFFERS (2 cases)",
+        ] {
+            assert!(text.contains(wanted), "{text}");
+        }
+    }
+}

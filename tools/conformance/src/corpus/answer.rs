@@ -1,0 +1,189 @@
+//! What a program answers to a command about a chart or an overlay.
+//!
+//! Here: running it, alone with the files of its case. Elsewhere: what was recorded (`record`).
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+
+use super::Corpus;
+
+/// Longest time that an answer may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How the folder of a run is written in its answer.
+const FOLDER: &str = "${DIR}";
+
+/// The form of the time in a log, with zeros for digits.
+const LOG_TIME: &[u8] = b"0000/00/00 00:00:00 ";
+
+/// The answer of a program to a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// Exit status; none when a signal ended it.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+    /// Files that it wrote or changed, by path.
+    pub written: BTreeMap<String, Vec<u8>>,
+}
+
+/// A command whose answer depends on nothing but its arguments and files: no settings of the user, no cluster, UTC.
+pub fn prepare(program: &Path, folder: &Path, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env_clear().env("HOME", home).env("TZ", "UTC");
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("KUBECONFIG", home.join("none"));
+    for (name, below) in
+        [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
+    {
+        command.env(name, home.join(below));
+    }
+    command
+}
+
+/// Asks a program about the files of a folder: `program template <args>`, or `build`, in it. It finds the programs of
+/// the folder `tools`, too.
+///
+/// # Errors
+/// When the program cannot be started or does not end.
+pub fn ask<S: AsRef<OsStr>>(
+    corpus: Corpus,
+    program: &Path,
+    folder: &Path,
+    arguments: &[S],
+    tools: Option<&Path>,
+) -> anyhow::Result<Answer> {
+    let home = TempDir::with_prefix("windlass-answer-").context("cannot make a folder")?;
+    let (out, err) = (home.path().join("stdout"), home.path().join("stderr"));
+    let before = super::read_folder(folder)?;
+    let mut command = prepare(program, folder, home.path());
+    command.arg(corpus.command()).args(arguments).stdin(Stdio::null());
+    if let Some(tools) = tools {
+        let known = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(tools.to_owned()).chain(std::env::split_paths(&known));
+        command.env("PATH", std::env::join_paths(all).context("no PATH can be made")?);
+    }
+    command.stdout(File::create(&out).context("cannot write the answer")?);
+    command.stderr(File::create(&err).context("cannot write the answer")?);
+    let status = wait(&mut command, LIMIT)
+        .with_context(|| format!("{} gives no answer", program.display()))?;
+    let said = |path: &Path| {
+        let text = std::fs::read(path).context("cannot read the answer")?;
+        Ok::<_, anyhow::Error>(without_scratch(&without_times(&without(&text, folder))))
+    };
+    let mut written = super::read_folder(folder)?;
+    written.retain(|path, content| before.get(path) != Some(content));
+    let stderr = without_addresses(&said(&err)?);
+    Ok(Answer { status: status.code(), stdout: said(&out)?, stderr, written })
+}
+
+fn wait(command: &mut Command, limit: Duration) -> anyhow::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let begun = Instant::now();
+    let mut pause = Duration::from_micros(500);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begun.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("not within {} s", limit.as_secs());
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// A text with a folder's path replaced, however it was reached.
+fn without(text: &[u8], folder: &Path) -> Vec<u8> {
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let mut text = text.to_owned();
+    for path in [real.as_path(), folder] {
+        text = replace(&text, path.as_os_str().as_encoded_bytes(), FOLDER.as_bytes());
+    }
+    text
+}
+
+/// A text with the time replaced that Go's log puts before each line: `2006/01/02 15:04:05 `.
+fn without_times(text: &[u8]) -> Vec<u8> {
+    let mut replaced = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let fits = |(byte, like): (&u8, &u8)| match like {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == like,
+        };
+        match line.split_at_checked(LOG_TIME.len()) {
+            Some((time, rest)) if time.iter().zip(LOG_TIME).all(fits) => {
+                replaced.extend_from_slice(b"${TIME} ");
+                replaced.extend_from_slice(rest);
+            }
+            _ => replaced.extend_from_slice(line),
+        }
+    }
+    replaced
+}
+
+/// A text without the numbers in names of folders that Kustomize makes for Helm.
+fn without_scratch(text: &[u8]) -> Vec<u8> {
+    const NAME: &[u8] = b"/kustomize-helm-";
+    let mut replaced = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(byte) = rest.first() {
+        let name = rest.strip_prefix(NAME);
+        replaced.extend_from_slice(if name.is_some() { NAME } else { std::slice::from_ref(byte) });
+        rest = match name {
+            Some(after) => {
+                let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                after.get(digits..).unwrap_or_default()
+            }
+            None => rest.get(1..).unwrap_or_default(),
+        };
+    }
+    replaced
+}
+
+/// A text with addresses of memory replaced, which Go prints for pointers: they change from run to run.
+fn without_addresses(text: &[u8]) -> Vec<u8> {
+    /// Shorter numbers are no addresses.
+    const SHORTEST: usize = 8;
+    let mut replaced = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(byte) = rest.first() {
+        let digits = rest
+            .strip_prefix(b"0x")
+            .map_or(0, |after| after.iter().take_while(|byte| byte.is_ascii_hexdigit()).count());
+        let length = if digits >= SHORTEST { digits + 2 } else { 1 };
+        if digits >= SHORTEST {
+            replaced.extend_from_slice(b"${ADDRESS}");
+        } else {
+            replaced.push(*byte);
+        }
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    replaced
+}
+
+fn replace(text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut replaced = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(byte) = rest.first() {
+        if let Some(after) = rest.strip_prefix(old).filter(|_| !old.is_empty()) {
+            replaced.extend_from_slice(new);
+            rest = after;
+        } else {
+            replaced.push(*byte);
+            rest = rest.get(1..).unwrap_or_default();
+        }
+    }
+    replaced
+}

@@ -1,0 +1,98 @@
+//! windlass's engine in this process, with the steps of `windlass template` that need no disk.
+//!
+//! Here: a chart from its files, and a render of it in a world that a seed repeats. Elsewhere: the whole command
+//! (`answer`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, anyhow};
+use e2e::random::Random;
+use golang::meter::Stop;
+use golang::time::{Time, Zone};
+use golang::value::{Map, Type};
+use helm::Env;
+use helm::capabilities::Capabilities;
+use helm::chart::{Chart, File, load, validate};
+use helm::render::{Mode, Release, STACK, Templates};
+use helm::template::{self, Rendered, Request};
+
+/// Loads a chart from its files: paths within the chart and bytes.
+///
+/// # Errors
+/// As the command says it.
+pub fn chart(files: BTreeMap<String, Vec<u8>>) -> anyhow::Result<Chart> {
+    let file = |(name, data): (String, Vec<u8>)| File { name, data: data.into() };
+    let loaded = load::folder("chart", files.into_iter().map(file).collect())?;
+    validate::installable(&loaded.chart)?;
+    validate::dependencies_present(&loaded.chart)?;
+    Ok(loaded.chart)
+}
+
+/// Loads a chart from a folder or an archive.
+///
+/// # Errors
+/// As the command says it.
+pub fn chart_at(path: &Path) -> anyhow::Result<Chart> {
+    if path.is_dir() {
+        return chart(super::read_folder(path)?);
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(load::archive(&bytes)?.chart)
+}
+
+/// A world without a cluster at the beginning of 2030, whose random bytes a seed repeats.
+pub fn world(seed: u64) -> Env {
+    let zone = Zone::fixed("UTC", 0);
+    let random = Mutex::new(Random::new(seed));
+    let fill = move |buffer: &mut [u8]| {
+        let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in buffer.chunks_mut(8) {
+            let bytes = random.number().to_le_bytes();
+            part.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        }
+    };
+    Env {
+        now: Time::from_unix(1_893_456_000, 0, zone.clone()),
+        local: zone,
+        random: Arc::new(fill),
+        capabilities: Arc::new(Capabilities::default()),
+        cluster: None,
+        stop: Stop::default(),
+        names: None,
+    }
+}
+
+/// Renders a chart with its own values; `templates` are those that an earlier render gave back.
+///
+/// # Errors
+/// As the command says it.
+///
+/// # Assumes
+/// It is called within [`on_stack`].
+pub fn render(chart: &Chart, templates: Option<Templates>, env: &Env) -> anyhow::Result<Rendered> {
+    let (name, namespace) = ("rel".to_owned(), "default".to_owned());
+    let request = Request {
+        chart: chart.clone(),
+        values: &Map::new(Type::Any, []),
+        release: Release { name, namespace, revision: 1, is_upgrade: false },
+        mode: Mode::default(),
+        skip_schema: false,
+        sub_notes: false,
+        templates,
+        post_render: None,
+    };
+    Ok(template::render(request, env, &mut Vec::new())?)
+}
+
+/// Does work on a thread with the stack that templates may need.
+///
+/// # Errors
+/// When there is no such thread, or the work ends with a panic.
+pub fn on_stack<T: Send>(work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work)?;
+        thread.join().map_err(|_| anyhow!("a panic"))
+    })
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask conformance`, `compare` and `oracle`.
+#![expect(clippy::print_stderr, reason = "a command for people")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use conformance::{compare, replay};
+use testbed::progress::red;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Replay recorded answers of the original programs
+    Conformance {
+        /// Folders in the layout of `e2e/conformance`, which is the default
+        folders: Vec<PathBuf>,
+    },
+    /// Render charts or build overlays with windlass and with the original program and show where they differ
+    Compare {
+        /// With which
+        #[command(subcommand)]
+        command: compare::Command,
+    },
+    /// Compare our own charts and overlays with what is recorded of them
+    #[command(hide = true)]
+    Recorded,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Conformance { folders } => replay::run(&folders),
+        Command::Compare { command } => compare::run(&command),
+        Command::Recorded => compare::recorded(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{} {error:#}", red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    /// clap finds out that a command is put together wrongly only when that command is used.
+    #[test]
+    fn every_command_is_put_together_right() {
+        super::Arguments::command().debug_assert();
+    }
+}

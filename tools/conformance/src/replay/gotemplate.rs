@@ -1,0 +1,144 @@
+//! Go's `text/template`: one template run with the data beside the snippets.
+//!
+//! Here: the functions that the snippets may call. Elsewhere: those of Go's own (`gotemplate`).
+
+use golang::Value;
+use golang::fmt::{sprint, sprintf};
+use golang::value::{Map, Signature, Type};
+use gotemplate::{Call, Failure, Functions, MissingKey, Set};
+use serde::Deserialize;
+
+use super::Topic;
+use super::case::{Answer, Case, Fault, Judgement, same};
+
+pub(super) const TOPICS: [Topic; 2] = [
+    Topic {
+        name: "gotemplate/snippets",
+        path: "gotemplate/snippets.jsonl",
+        judge: snippet,
+        exceptions: &[],
+    },
+    Topic {
+        name: "recorded/gotemplate2",
+        path: "recorded/gotemplate2.jsonl",
+        judge: snippet,
+        exceptions: &[],
+    },
+];
+
+const DATA: &str = include_str!("../../../../e2e/conformance/gotemplate/data.json");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Snippet {
+    #[serde(rename = "group")]
+    _group: String,
+    tpl: String,
+    missing: String,
+    out: String,
+}
+
+fn snippet(case: Case) -> Judgement {
+    let Snippet { tpl, missing, out, .. } = case.inputs()?;
+    let missing = match missing.as_str() {
+        "" | "default" => MissingKey::Default,
+        "zero" => MissingKey::Zero,
+        "error" => MissingKey::Error,
+        other => return Err(Fault::NotRun(format!("unknown option missingkey=`{other}`"))),
+    };
+    let data: serde_json::Value = serde_json::from_str(DATA)
+        .map_err(|error| Fault::NotRun(format!("the data cannot be read: {error}")))?;
+    let mut set = Set::new("t", functions()).with_missing_key(missing);
+    let ran = match set.parse("t", tpl.as_bytes()) {
+        Ok(_) => set.run("t", Value::from_json(&data)),
+        Err(error) => Err(error.into()),
+    };
+    let wanted = match &case.answer {
+        Answer::Error(error) if !error.is_empty() => Err(error.clone()),
+        _ => Ok(out),
+    };
+    let shown =
+        |result: Result<String, String>| result.unwrap_or_else(|error| format!("error: {error}"));
+    let got = ran.map(|output| String::from_utf8_lossy(&output).into_owned());
+    same(&shown(wanted), &shown(got.map_err(|error| error.to_string())))
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.lossy().into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The functions that the snippets were recorded with.
+fn functions() -> Functions {
+    use Type::{Any, Bool, String as Text};
+    let mut functions = Functions::default();
+    functions.insert("list", Signature::variadic([Any], Type::list()), |_, items| {
+        Ok(Value::list(items.iter().cloned()))
+    });
+    functions.insert("dict", Signature::variadic([Any], Type::map()), |_, items| {
+        let map = Map::new(Any, []);
+        for pair in items.chunks(2) {
+            let key = sprint(&pair[..1])?;
+            map.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::from("")));
+        }
+        Ok(Value::Map(map))
+    });
+    functions.insert("set", Signature::new([Type::map(), Text, Any], Type::map()), set);
+    functions.insert("default", Signature::variadic([Any, Any], Any), |_, values| {
+        let given = values.get(1).filter(|value| value.is_true());
+        Ok(given.or(values.first()).cloned().unwrap_or_default())
+    });
+    functions.insert("ternary", Signature::new([Any, Any, Bool], Any), |_, values| {
+        Ok(values[usize::from(!values[2].is_true())].clone())
+    });
+    functions.insert("quote", Signature::variadic([Any], Text), |_, values| {
+        let mut quoted = Vec::new();
+        for value in values.iter().filter(|value| !matches!(value, Value::Nil)) {
+            quoted.push(sprintf("%q", &[Value::string(sprint(std::slice::from_ref(value))?)])?);
+        }
+        Ok(Value::string(quoted.join(&b' ')))
+    });
+    functions.insert("upper", Signature::new([Text], Text), |_, values| {
+        Ok(Value::from(text(&values[0]).to_uppercase()))
+    });
+    functions.insert("add", Signature::new([Type::INT, Type::INT], Type::INT), |_, values| {
+        let number = |value: &Value| match value {
+            Value::Integer(integer) => integer.signed(),
+            _ => 0,
+        };
+        Ok(Value::int(number(&values[0]).wrapping_add(number(&values[1]))))
+    });
+    functions.insert(
+        "fail",
+        Signature::new([Text], Text),
+        |_, values| Err(text(&values[0]).into()),
+    );
+    functions.insert("kindOf", Signature::new([Any], Text), |_, values| {
+        Ok(Value::from(values[0].kind().to_string()))
+    });
+    functions.insert("include", Signature::new([Text, Any], Text), |call, values| {
+        Ok(Value::string(call.run(&text(&values[0]), values[1].clone())?))
+    });
+    functions.insert("tpl", Signature::new([Text, Any], Text), tpl);
+    functions.insert("retnil", Signature::new([], Any), |_, _| Ok(Value::Nil));
+    functions.insert("panics", Signature::new([], Text), |_, _| Err("oops".into()));
+    functions
+}
+
+fn set(_: &mut Call<'_>, values: &[Value]) -> Result<Value, Failure> {
+    if let [Value::Map(map), Value::String(key), value] = values {
+        if map.is_nil() {
+            return Err("assignment to entry in nil map".into());
+        }
+        map.insert(key.clone(), value.clone());
+    }
+    Ok(values[0].clone())
+}
+
+fn tpl(call: &mut Call<'_>, values: &[Value]) -> Result<Value, Failure> {
+    let mut set = call.set().clone();
+    let template = set.parse("t", text(&values[0]).as_bytes())?;
+    Ok(Value::string(call.run_template(&set, &template, values[1].clone())?))
+}

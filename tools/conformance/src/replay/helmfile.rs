@@ -1,0 +1,224 @@
+//! `windlass helmfile`: the program itself, run for each command line of a case in a folder of its own.
+//!
+//! Elsewhere: the files of a case, whose form is that of kustomize's (`kustomize.rs`); the same cases beside the real
+//! helmfile (`crate::compare`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::anyhow;
+use golang::regexp::Regexp;
+use serde::Deserialize;
+
+use super::Topic;
+use super::case::{Case, Fault, Judgement, same};
+use super::kustomize::{Content, ROOT, write};
+use super::program::program;
+use crate::corpus::Answer;
+
+/// Cases made for us.
+const OWN: &str = "helmfile/own.jsonl";
+
+pub(super) const TOPICS: [Topic; 2] = [
+    Topic { name: "helmfile/own", path: OWN, judge: run, exceptions: EXCEPTIONS },
+    Topic {
+        name: "helmfile/cases",
+        path: "helmfile/cases.jsonl",
+        judge: run,
+        exceptions: EXCEPTIONS,
+    },
+];
+
+/// What is as it is on purpose.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    (
+        "own/inherit/inherit-pointer-leak",
+        "releases do not change the templates that later releases inherit",
+    ),
+    ("own/roundtrip/go-yaml-v2", "HELMFILE_GO_YAML_V3 has no effect: YAML is that of go-yaml v3"),
+    ("own/roundtrip/yaml-emit-scalars-no-nan", "values that JSON does not have are refused"),
+    ("own/state-values/number-kinds", "values that JSON does not have are refused"),
+    ("app/app_test.TestHelmBinaryPreservedInMultiDocumentYAML/1", "no helm program is looked for"),
+    (
+        "app/inherits_e2e_test.TestSubhelmfileInherits_Repositories/1",
+        "the groups do not depend on charts",
+    ),
+    (
+        "app/inherits_e2e_test.TestSubhelmfile_NoWarnWhenRepoInherited/1",
+        "the groups do not depend on charts",
+    ),
+];
+
+/// Marks of cases whose answer is another one on purpose.
+const MARKS: [&str; 5] = ["exec", "vals", "secrets", "absolute", "escape"];
+
+/// A helmfile with its files, and what was asked about it.
+#[derive(Deserialize)]
+pub struct Recorded {
+    files: BTreeMap<String, Content>,
+    #[serde(default)]
+    dir: String,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    stdin: String,
+    #[serde(default)]
+    mark: Vec<String>,
+    /// What helmfile ran beside Helm and Kustomize.
+    #[serde(default)]
+    needs: Vec<String>,
+    runs: Vec<Run>,
+}
+
+/// A command line, and what helmfile answered.
+#[derive(Deserialize)]
+pub struct Run {
+    /// Its arguments.
+    pub args: Vec<String>,
+    exit: i32,
+    #[serde(default)]
+    expected: String,
+}
+
+/// What people call helmfile: arguments before its own, and folders of programs that it runs.
+#[derive(Clone, Copy)]
+pub struct Program<'p> {
+    /// The program.
+    pub path: &'p Path,
+    /// Arguments before helmfile's own.
+    pub command: &'p [&'p str],
+    /// Folders of programs that it runs.
+    pub tools: &'p [PathBuf],
+}
+
+/// Cases of ours whose answers are as they are on all machines, by name; those that differ on purpose are left out, and those
+/// that take other programs.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn own() -> anyhow::Result<Vec<(String, Recorded)>> {
+    let mut cases = Vec::new();
+    for (place, text) in super::strings(&testbed::root().join("e2e/conformance").join(OWN))? {
+        let case = Case::parse(&place, &text)?;
+        let recorded: Recorded = case.inputs().map_err(|_| anyhow!("{place} has another form"))?;
+        let is_exception = EXCEPTIONS.iter().any(|(name, _)| *name == case.name);
+        if recorded.mark().is_none() && !is_exception && recorded.needs.is_empty() {
+            cases.push((case.name, recorded));
+        }
+    }
+    Ok(cases)
+}
+
+fn run(case: Case) -> Judgement {
+    let recorded: Recorded = case.inputs()?;
+    if let Some(mark) = recorded.mark() {
+        return Err(Fault::NotRun(format!("marked `{mark}`")));
+    }
+    let program = Program { path: program()?, command: &["helmfile"], tools: &[] };
+    recorded.runs.iter().try_for_each(|run| {
+        let got =
+            recorded.ask(program, run).map_err(|error| Fault::NotRun(format!("{error:#}")))?;
+        judge(run, &got)
+    })
+}
+
+fn judge(run: &Run, got: &Answer) -> Judgement {
+    let name = run.args.join(" ");
+    match (run.exit == 0, got.status) {
+        (true, Some(0)) => {
+            let got = String::from_utf8_lossy(&got.stdout);
+            same(&format!("{name}\n{}", run.expected), &format!("{name}\n{got}"))
+        }
+        (true, _) => {
+            let error = String::from_utf8_lossy(&got.stderr);
+            same(&format!("{name}: success"), &format!("{name}: {error}"))
+        }
+        (false, Some(0)) => {
+            same(&format!("{name}: exit status {}", run.exit), &format!("{name}: success"))
+        }
+        // Which error it is differs: nothing is run, and the words are our own.
+        (false, Some(_)) => Ok(()),
+        (false, None) => {
+            same(&format!("{name}: exit status {}", run.exit), &format!("{name}: a crash"))
+        }
+    }
+}
+
+impl Recorded {
+    /// What was asked.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Why windlass may answer differently.
+    fn mark(&self) -> Option<&str> {
+        self.mark.iter().map(String::as_str).find(|mark| MARKS.contains(mark))
+    }
+
+    /// Asks a program in a folder of its own.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn ask(&self, program: Program<'_>, run: &Run) -> anyhow::Result<Answer> {
+        let temporary = tempfile::tempdir()?;
+        let base = fs::canonicalize(temporary.path())?;
+        for folder in ["root", "tmp", "home"] {
+            fs::create_dir(base.join(folder))?;
+        }
+        let root = base.join("root").to_string_lossy().into_owned();
+        for (path, content) in &self.files {
+            write(&Path::new(&root).join(path), content, &root)?;
+        }
+        let known = std::env::var_os("PATH").unwrap_or_default();
+        let folders = program.tools.iter().cloned().chain(std::env::split_paths(&known));
+        let home = base.join("home");
+        let mut child = Command::new(program.path)
+            .args(program.command)
+            .args(run.args.iter().map(|argument| argument.replace(ROOT, &root)))
+            .current_dir(Path::new(&root).join(&self.dir))
+            .env_clear()
+            .env("PATH", std::env::join_paths(folders)?)
+            .env("HOME", &home)
+            .env("TMPDIR", base.join("tmp"))
+            .env("KUBECONFIG", home.join("no-kubeconfig"))
+            .env("HELMFILE_CACHE_HOME", home.join("helmfile"))
+            .env("HELMFILE_UPGRADE_NOTICE_DISABLED", "1")
+            .envs(
+                ["cache", "config", "data"]
+                    .map(|name| (format!("HELM_{}_HOME", name.to_uppercase()), home.join(name))),
+            )
+            // Nothing listens there: what is fetched fails at once.
+            .envs(["http_proxy", "https_proxy"].map(|name| (name, "http://127.0.0.1:9")))
+            .env("LC_ALL", "C.UTF-8")
+            .envs(self.env.iter().map(|(name, value)| (name, value.replace(ROOT, &root))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // Most commands end without reading it.
+            drop(stdin.write_all(self.stdin.as_bytes()));
+        }
+        let output = child.wait_with_output()?;
+        let stdout = normal(&String::from_utf8_lossy(&output.stdout), &base)?.into_bytes();
+        let status = output.status.code();
+        Ok(Answer { status, stdout, stderr: output.stderr, written: BTreeMap::new() })
+    }
+}
+
+/// A text with names for folders and for numbers that are drawn.
+fn normal(text: &str, base: &Path) -> anyhow::Result<String> {
+    let mut text = text.to_owned();
+    for (folder, name) in [("root", ROOT), ("tmp", "${TMP}"), ("home", "${HOME}")] {
+        text = text.replace(&*base.join(folder).to_string_lossy(), name);
+    }
+    let drawn = Regexp::new(r"\$\{TMP\}/chartify\d+").map_err(|error| anyhow!("{error}"))?;
+    let found: Vec<String> = drawn.find_all(&text, None).into_iter().map(str::to_owned).collect();
+    for directory in found {
+        text = text.replace(&directory, "${TMP}/chartifyN");
+    }
+    Ok(text)
+}

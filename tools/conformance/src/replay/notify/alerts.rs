@@ -1,0 +1,266 @@
+//! What becomes of posted events: who gets them, and what is told to their Alerts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use notify::{Alert, Cluster, Event, ObjectReference, Parcel, Provider, Secret, Settings, Warning};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::requests::{FREE, NOW, is_same_error, mismatch};
+use super::world::{Rule, World, lenient};
+use crate::replay::case::{Answer, Case, Fault, Judgement};
+
+/// Longest body of an event.
+const MAX_BODY: usize = 3 << 20;
+
+pub(super) fn judge(case: Case) -> Judgement {
+    let judged = match case.op.as_str() {
+        "handle" => handle(&case),
+        "key" => key(&case),
+        "commitStatus" => commit_status(&case),
+        _ => Err(case.unsupported(&[])),
+    };
+    // A form that is not known is a failure here.
+    judged.map_err(|fault| match fault {
+        Fault::NotRun(reason) => mismatch("a form that is known", reason),
+        fault => fault,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyInputs {
+    event: Value,
+}
+
+fn event(value: &Value) -> Result<Event, Fault> {
+    Event::parse(value.to_string().as_bytes()).map_err(|error| mismatch("an event", error))
+}
+
+fn key(case: &Case) -> Judgement {
+    let inputs: KeyInputs = case.inputs()?;
+    let mut event = event(&inputs.event)?;
+    event.clean_metadata();
+    case.judge(Ok(json!({"key": event.rate_key(), "metadata": event.metadata})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StatusInputs {
+    provider: Value,
+    #[serde(default)]
+    alert: Value,
+    event: Value,
+}
+
+fn commit_status(case: &Case) -> Judgement {
+    let inputs: StatusInputs = case.inputs()?;
+    let event = event(&inputs.event)?;
+    let provider = Provider::new(inputs.provider).map_err(|error| mismatch("a provider", error))?;
+    let alert = Alert::new(inputs.alert).map_err(|error| mismatch("an alert", error))?;
+    let got = notify::commit_status(&provider, &alert, &event);
+    match (&case.answer, &got) {
+        (Answer::Error(wanted), Err(error)) if is_same_error(wanted, error) => Ok(()),
+        _ => case.judge(got.map(|status| Value::from(status.unwrap_or_default()))),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct HandleInputs {
+    objects: Vec<Value>,
+    #[serde(default)]
+    no_cross_namespace_refs: bool,
+    #[serde(default)]
+    responses: Vec<Rule>,
+    posts: Vec<Post>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Post {
+    event: Option<Value>,
+    body: Option<String>,
+    #[serde(default)]
+    size: usize,
+    /// Neither method nor path counts.
+    #[serde(default)]
+    #[expect(dead_code, reason = "events are taken at any path and with any method")]
+    method: String,
+    #[serde(default)]
+    path: String,
+}
+
+struct Objects(Vec<Value>);
+
+impl Objects {
+    fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.0.iter().find(|it| {
+            it["kind"] == kind
+                && it["metadata"]["name"] == name
+                && it["metadata"]["namespace"].as_str().unwrap_or_default() == namespace
+        })
+    }
+}
+
+impl Cluster for Objects {
+    fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>> {
+        let found = self.find(&object.kind, &object.namespace, &object.name)?;
+        if found["apiVersion"].as_str().is_some_and(|version| version != object.api_version) {
+            return None;
+        }
+        let labels = found["metadata"].get("labels").cloned().unwrap_or_else(|| json!({}));
+        serde_json::from_value(labels).ok()
+    }
+
+    fn provider(&self, namespace: &str, name: &str) -> Option<Provider> {
+        Provider::new(self.find("Provider", namespace, name)?.clone()).ok()
+    }
+
+    fn secret(&self, namespace: &str, name: &str) -> Option<Secret> {
+        let data = self.find("Secret", namespace, name)?.get("stringData")?;
+        let data: BTreeMap<String, String> = serde_json::from_value(data.clone()).ok()?;
+        Some(super::world::secret(namespace, name, &data))
+    }
+}
+
+fn handle(case: &Case) -> Judgement {
+    let inputs: HandleInputs = case.inputs()?;
+    let objects = Objects(inputs.objects);
+    let alerts: Vec<Alert> = objects
+        .0
+        .iter()
+        .filter(|object| object["kind"] == "Alert")
+        .filter_map(|object| Alert::new(object.clone()).ok())
+        .collect();
+    let settings = Settings {
+        no_cross_namespace: inputs.no_cross_namespace_refs,
+        now: NOW,
+        ..Settings::default()
+    };
+    let mut world = World::new(inputs.responses);
+    let mut keys = BTreeSet::new();
+    let mut answers = Vec::new();
+    for post in &inputs.posts {
+        answers.push(answer(post, &alerts, &objects, settings, &mut world, &mut keys));
+    }
+    let wanted: Vec<Value> = case.list()?;
+    if wanted.len() != answers.len() {
+        return Err(mismatch(wanted.len(), answers.len()));
+    }
+    for (wanted, got) in wanted.iter().zip(&answers) {
+        compare(wanted, got)?;
+    }
+    Ok(())
+}
+
+fn body(post: &Post) -> Vec<u8> {
+    let text = post.body.clone().or_else(|| post.event.as_ref().map(Value::to_string));
+    let mut body = text.unwrap_or_default().into_bytes();
+    body.resize(body.len().max(post.size), b' ');
+    body
+}
+
+fn answer(
+    post: &Post,
+    alerts: &[Alert],
+    objects: &Objects,
+    settings: Settings,
+    world: &mut World,
+    keys: &mut BTreeSet<String>,
+) -> Value {
+    // Go's server of paths redirects what is not clean.
+    if post.path.contains("//") {
+        return json!({"status": 307});
+    }
+    let body = body(post);
+    if body.len() > MAX_BODY {
+        return json!({"status": 413});
+    }
+    let Ok(mut event) = Event::parse(&body) else { return json!({"status": 400}) };
+    event.clean_metadata();
+    if !keys.insert(event.rate_key()) {
+        return json!({"status": 429});
+    }
+    let (mut sent, mut told) = (Vec::new(), Vec::new());
+    for alert in alerts {
+        let mut verdict = notify::dispatch(&event, alert, objects, settings);
+        let mut warnings = std::mem::take(&mut verdict.warnings);
+        if let Some(dispatch) = &mut verdict.dispatch {
+            world.arrived.clear();
+            if let Err(failure) = world.drive(&mut dispatch.delivery) {
+                warnings.push(dispatch.warning(&failure));
+            }
+            sent.extend(world.arrived.iter().map(parcel));
+        }
+        told.extend(warnings.iter().map(|warning| shown(alert, warning)));
+    }
+    sent.sort_by_key(|it: &Value| it["to"].to_string());
+    json!({"status": 202, "sent": sent, "k8sEvents": told})
+}
+
+fn parcel(parcel: &Parcel) -> Value {
+    let Parcel::Http(request) = parcel else { return json!({"to": format!("{parcel:?}")}) };
+    let headers: BTreeMap<_, _> =
+        request.headers.iter().map(|(name, it)| (name.to_lowercase(), it)).collect();
+    json!({"to": request.url, "event": lenient(&request.body), "headers": headers})
+}
+
+fn shown(alert: &Alert, warning: &Warning) -> Value {
+    let metadata = &alert.metadata;
+    let mut shown = json!({
+        "object": format!("Alert/{}/{}", metadata.namespace, metadata.name),
+        "type": "Warning",
+        "reason": warning.reason,
+        "message": warning.message,
+    });
+    if !warning.annotations.is_empty() {
+        shown["annotations"] = json!(warning.annotations);
+    }
+    shown
+}
+
+fn compare(wanted: &Value, got: &Value) -> Judgement {
+    let differs = || Err(mismatch(wanted, got));
+    if wanted["status"] != got["status"] {
+        return differs();
+    }
+    let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+    let (sent_wanted, sent) = (list(wanted, "sent"), list(got, "sent"));
+    if sent_wanted.len() != sent.len() {
+        return differs();
+    }
+    for (wanted, got) in sent_wanted.iter().zip(&sent) {
+        let is_same = wanted["to"] == got["to"]
+            && wanted.get("event").is_none_or(|event| *event == got["event"])
+            && wanted["headers"].as_object().is_none_or(|headers| {
+                headers.iter().filter(|(name, _)| !FREE.contains(&&*name.to_lowercase())).all(
+                    |(name, it)| {
+                        let got = got["headers"].get(name.to_lowercase());
+                        got == Some(it) || got.is_none() && it == ""
+                    },
+                )
+            });
+        if !is_same {
+            return differs();
+        }
+    }
+    let (told_wanted, mut told) = (list(wanted, "k8sEvents"), list(got, "k8sEvents"));
+    if told_wanted.len() != told.len() {
+        return differs();
+    }
+    for wanted in &told_wanted {
+        let found = told.iter().position(|got| {
+            let text = |value: &Value| value["message"].as_str().unwrap_or_default().to_owned();
+            ["object", "type", "reason", "annotations"]
+                .iter()
+                .all(|name| wanted.get(*name) == got.get(*name))
+                && is_same_error(&text(wanted), &text(got))
+        });
+        match found {
+            Some(at) => drop(told.swap_remove(at)),
+            None => return differs(),
+        }
+    }
+    Ok(())
+}

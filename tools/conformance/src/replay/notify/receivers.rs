@@ -1,0 +1,229 @@
+//! Requests of webhooks: whether they count, and what they wake.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use notify::receivers::{
+    Gate, Hook, MAX_BODY, MAX_HEADERS, Misfit, Receiver, Reception, Settings, Target, Targets,
+    check, path,
+};
+use notify::{Parcel, Secret};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::requests::{NOW, is_same_error, mismatch};
+use super::world::{Rule, World};
+use crate::replay::case::{Case, Fault, Judgement};
+
+pub(super) fn judge(case: Case) -> Judgement {
+    let judged = match case.op.as_str() {
+        "hook" => hook(&case),
+        "path" => webhook_path(&case),
+        "reconcile" => reconcile(&case),
+        _ => Err(case.unsupported(&[])),
+    };
+    // A form that is not known is a failure here.
+    judged.map_err(|fault| match fault {
+        Fault::NotRun(reason) => mismatch("a form that is known", reason),
+        fault => fault,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathInputs {
+    token: String,
+    receiver: String,
+    namespace: String,
+}
+
+fn webhook_path(case: &Case) -> Judgement {
+    let inputs: PathInputs = case.inputs()?;
+    case.judge(Ok(Value::from(path(inputs.token.as_bytes(), &inputs.receiver, &inputs.namespace))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct HookInputs {
+    objects: Vec<Value>,
+    #[serde(default)]
+    no_cross_namespace_refs: bool,
+    #[serde(default)]
+    responses: Vec<Rule>,
+    requests: Vec<Asked>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    /// Any method will do.
+    #[serde(default)]
+    #[expect(dead_code, reason = "requests are taken with any method")]
+    method: String,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    size: usize,
+}
+
+struct Objects(Vec<Value>);
+
+impl Objects {
+    fn of<'a>(
+        &'a self,
+        version: &'a str,
+        kind: &'a str,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Value> {
+        self.0.iter().filter(move |it| {
+            it["kind"] == kind
+                && it["metadata"]["namespace"] == namespace
+                && it["apiVersion"].as_str().is_none_or(|known| known == version)
+        })
+    }
+
+    fn secret(&self, namespace: &str, name: &str) -> Option<Secret> {
+        let found = self.of("v1", "Secret", namespace).find(|it| it["metadata"]["name"] == name)?;
+        let data = found.get("stringData").cloned().unwrap_or_else(|| json!({}));
+        Some(super::world::secret(namespace, name, &serde_json::from_value(data).ok()?))
+    }
+}
+
+impl Targets for Objects {
+    fn object(&self, target: &Target) -> Option<Value> {
+        let mut all = self.of(&target.api_version, &target.kind, &target.namespace);
+        all.find(|it| it["metadata"]["name"] == *target.name).cloned()
+    }
+
+    fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Arc<Vec<Value>> {
+        let mut all: Vec<_> = self.of(api_version, kind, namespace).cloned().collect();
+        all.sort_by_key(|it| it["metadata"]["name"].to_string());
+        Arc::new(all)
+    }
+}
+
+fn hook(case: &Case) -> Judgement {
+    let inputs: HookInputs = case.inputs()?;
+    let receivers = inputs.objects.iter().filter(|it| it["kind"] == "Receiver");
+    let receivers: Vec<Receiver> = receivers
+        .map(Receiver::new)
+        .collect::<Result<_, _>>()
+        .map_err(|error| mismatch("a receiver", error))?;
+    let mut objects = Objects(inputs.objects);
+    // Objects of a cluster have a version.
+    for object in &mut objects.0 {
+        object["metadata"]["resourceVersion"] = json!("999");
+    }
+    // As the original: an empty token lets everybody in.
+    let settings = Settings {
+        no_cross_namespace: inputs.no_cross_namespace_refs,
+        allows_empty_token: true,
+        now: NOW,
+    };
+    let mut world = World::new(inputs.responses);
+    let wanted: Vec<Value> = case.list()?;
+    for (asked, wanted) in inputs.requests.iter().zip(&wanted) {
+        let (status, annotated) = answer(asked, &receivers, &objects, settings, &mut world);
+        let is_redirect = wanted["status"] == 307 && status == 404;
+        let names: BTreeSet<&str> = wanted["annotated"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let got: BTreeSet<&str> = annotated.iter().map(String::as_str).collect();
+        if !(wanted["status"] == status || is_redirect) || names != got {
+            return Err(mismatch(wanted, format!("{status} {annotated:?}")));
+        }
+    }
+    Ok(())
+}
+
+fn answer(
+    asked: &Asked,
+    receivers: &[Receiver],
+    objects: &Objects,
+    settings: Settings,
+    world: &mut World,
+) -> (u16, Vec<String>) {
+    let long = "x".repeat(300 << 10);
+    let headers: Vec<_> = asked
+        .headers
+        .iter()
+        .map(|(name, value)| (name.clone(), value.trim().replace("<300KiB>", &long)))
+        .collect();
+    if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
+        return (431, Vec::new());
+    }
+    let mut body = asked.body.clone().into_bytes();
+    body.resize(body.len().max(asked.size), b' ');
+    if body.len() > MAX_BODY {
+        return (413, Vec::new());
+    }
+    let own = receivers.first().map_or("", |receiver| &receiver.path);
+    let wanted = if asked.path.is_empty() { own } else { &asked.path };
+    let Some(receiver) = receivers.iter().find(|it| !it.path.is_empty() && it.path == wanted)
+    else {
+        return (404, Vec::new());
+    };
+    let secret = receiver
+        .spec
+        .secret_ref
+        .as_ref()
+        .and_then(|reference| objects.secret(&receiver.metadata.namespace, &reference.name));
+    let (mut reception, mut gate) =
+        Reception::start(Hook { headers, body }, receiver, secret.as_ref(), settings);
+    loop {
+        match gate {
+            Gate::Refused(status, _) => return (status, Vec::new()),
+            Gate::Fetch(request) => gate = reception.answer(world.outcome(&Parcel::Http(request))),
+            Gate::Accepted(accepted) => {
+                let selection = accepted.select(receiver, objects, settings);
+                let shown = |it: &Target| format!("{}/{}/{}", it.kind, it.namespace, it.name);
+                return (selection.status, selection.targets.iter().map(shown).collect());
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReconcileInputs {
+    objects: Vec<Value>,
+}
+
+/// What the engine decides of a run: path and faults. Intervals and events are the controller's.
+fn reconcile(case: &Case) -> Judgement {
+    let inputs: ReconcileInputs = case.inputs()?;
+    let crate::replay::case::Answer::Out(wanted) = &case.answer else {
+        return Err(mismatch("an answer", "none"));
+    };
+    let objects = Objects(inputs.objects);
+    let object = objects.0.iter().find(|it| it["kind"] == "Receiver");
+    let receiver = Receiver::new(object.unwrap_or(&Value::Null))
+        .map_err(|error| mismatch("a receiver", error))?;
+    let reference = receiver.spec.secret_ref.as_ref();
+    let secret = reference.and_then(|it| objects.secret(&receiver.metadata.namespace, &it.name));
+    let found = check(&receiver, secret.as_ref());
+    let ready =
+        wanted["conditions"].as_array().into_iter().flatten().find(|it| it["type"] == "Ready");
+    let Some(ready) = ready else { return Err(mismatch("a condition", wanted)) };
+    let (reason, message) = match &found {
+        Ok(path) => ("Succeeded", format!("Receiver initialized for path: {path}")),
+        Err(Misfit::Terminal(reason, message)) => {
+            let words = "Reconciliation failed terminally due to configuration error";
+            (*reason, format!("{words}: {message}"))
+        }
+        Err(Misfit::TokenNotFound(message)) => ("TokenNotFound", message.clone()),
+    };
+    let wanted_message = ready["message"].as_str().unwrap_or_default();
+    let is_path = wanted["webhookPath"] == found.as_deref().unwrap_or_default();
+    if ready["reason"] == reason && is_same_error(wanted_message, &message) && is_path {
+        return Ok(());
+    }
+    Err(mismatch(ready, format!("{reason}: {message}")))
+}

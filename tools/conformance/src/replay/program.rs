@@ -1,0 +1,21 @@
+//! The program itself, for topics whose cases are command lines.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use super::case::Fault;
+use e2e::installation::{Build, make};
+
+/// The program as the source is now: what was built last may be older.
+static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+    let program = make(Build::Debug).and_then(|()| e2e::operator::binary());
+    program.map_err(|error| format!("{error:#}"))
+});
+
+/// Where the program is.
+///
+/// # Errors
+/// No case is run if it cannot be built.
+pub(super) fn program() -> Result<&'static Path, Fault> {
+    PROGRAM.as_deref().map_err(|error| Fault::NotRun(error.clone()))
+}

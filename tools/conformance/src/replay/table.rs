@@ -1,0 +1,102 @@
+//! The table of a replay: what passed, what did not and why, what was not run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::Tally;
+use super::case::Fault;
+use testbed::progress::{bold, dim, green, red};
+
+/// How many failures of a topic are shown.
+const SHOWN: usize = 5;
+
+/// Longest part of an answer that is shown, in characters.
+const LONGEST: usize = 600;
+
+/// How much of what two long answers have in common is shown before their first difference.
+const BEFORE: usize = 100;
+
+/// The table of topics, and below it the recorded files that no topic is for.
+pub(super) fn table(tallies: &BTreeMap<&str, Tally>, not_run: &[(String, &str)]) -> String {
+    let names = tallies.keys().copied().chain(not_run.iter().map(|(name, _)| name.as_str()));
+    let width = names.map(str::len).max().unwrap_or_default().max("topic".len());
+    let mut table =
+        format!("{}\n", bold(&format!("{:width$}  {:>6} / {:<6}", "topic", "passed", "all")));
+    for (name, tally) in tallies {
+        let verdict = match tally {
+            Tally { failures, .. } if !failures.is_empty() => red("FAILED"),
+            tally if tally.run() == 0 => dim("not run"),
+            _ => green("ok"),
+        };
+        line(
+            &mut table,
+            &format!("{name:width$}  {:>6} / {:<6} {verdict}", tally.passed, tally.run()),
+        );
+        details(&mut table, tally);
+    }
+    for (name, reason) in not_run {
+        line(
+            &mut table,
+            &format!("{name:width$}  {:>6} / {:<6} {}: {reason}", "-", "-", dim("not run")),
+        );
+    }
+    table
+}
+
+fn line(table: &mut String, text: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(table, "{text}");
+}
+
+fn details(table: &mut String, tally: &Tally) {
+    for (case, reason) in &tally.excepted {
+        line(table, &format!("    {} {case}: {reason}", dim("exception")));
+    }
+    for (reason, count) in &tally.not_run {
+        line(table, &format!("    {} {count}: {reason}", dim("not run")));
+    }
+    for (case, fault) in tally.failures.iter().take(SHOWN) {
+        line(table, &format!("    {} {case}", red("✘")));
+        match fault {
+            Fault::Mismatch { wanted, got } => {
+                let alike = alike(wanted, got);
+                line(table, &format!("        wanted {}", clip(wanted, alike)));
+                line(table, &format!("        got    {}", clip(got, alike)));
+            }
+            Fault::NotRun(reason) => line(table, &format!("        {reason}")),
+            Fault::OtherTopic => {}
+        }
+    }
+    if tally.failures.len() > SHOWN {
+        line(table, &format!("    … and {} more", tally.failures.len() - SHOWN));
+    }
+}
+
+/// How many characters two strings have in common at their beginning.
+fn alike(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
+}
+
+/// The part of a text around its first difference, on one line, with what cannot be seen made visible.
+fn clip(text: &str, alike: usize) -> String {
+    let skipped = if alike > LONGEST / 2 { alike - BEFORE } else { 0 };
+    let shown: String = text.chars().skip(skipped).take(LONGEST).collect();
+    let before = if skipped > 0 { "… " } else { "" };
+    let after = if text.chars().nth(skipped + LONGEST).is_some() { " …" } else { "" };
+    format!("{before}{shown:?}{after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_answers_are_shown_where_they_differ() {
+        let (wanted, got) = ("a".repeat(5000) + "x", "a".repeat(5000) + "y\n");
+        let alike = alike(&wanted, &got);
+        assert_eq!(clip(&wanted, alike), format!("… \"{}x\"", "a".repeat(BEFORE)));
+        assert_eq!(clip(&got, alike), format!("… \"{}y\\n\"", "a".repeat(BEFORE)));
+        assert_eq!(clip(&"é".repeat(601), 0), format!("\"{}\" …", "é".repeat(600)));
+        assert_eq!(clip("short", 0), "\"short\"");
+    }
+}

@@ -1,0 +1,177 @@
+//! Signed commits and tags.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::digest;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use signatures::git::{Checkout, Keys, Mode, Refused, Tag, verify};
+use sources::versions::Range;
+
+use super::Recorded;
+use crate::replay::case::{Answer, Case, Fault, Judgement, same, same_value};
+
+/// Cases that cannot be as recorded.
+pub(super) const EXCEPTIONS: [(&str, &str); 2] = [
+    (
+        "git-mode-empty",
+        "the commit is verified where Flux verifies nothing; the schema lets no empty mode through",
+    ),
+    (
+        "git-semver-with-nested-tag-in-repo",
+        "a tag of a tag elsewhere in the repository does not keep others from being checked out",
+    ),
+];
+
+/// When the cases are judged: they were made for any time from 2026 to 2089.
+const NOW: u64 = 1_800_000_000;
+
+/// The answer, which is recorded beside the error.
+#[derive(Deserialize)]
+struct Beside {
+    #[serde(default)]
+    out: Value,
+}
+
+pub(super) fn judge(case: &Case, recorded: &Recorded) -> Judgement {
+    let beside: Beside = case.inputs()?;
+    let (wanted, error) = match &case.answer {
+        Answer::Out(wanted) => (wanted, None),
+        Answer::Error(error) => (&beside.out, Some(error)),
+        Answer::Panic | Answer::Elsewhere => {
+            return Err(Fault::NotRun("no answer is recorded".to_owned()));
+        }
+    };
+    let Some(found) = found(recorded)? else {
+        // What a failed checkout says is the matter of `sources::git`.
+        return same(&wanted.to_string(), &json!({"checkout": "failed"}).to_string());
+    };
+    let commit = recorded.file("commit-object")?;
+    let object = recorded.file("tag-object")?;
+    let (sha, hash) = (hash("commit", &commit), hash("tag", &object));
+    let is_annotated = found.sha == hash;
+    if !is_annotated && found.sha != sha {
+        return Err(Fault::NotRun("the reference leads to neither object".to_owned()));
+    }
+    let object = is_annotated.then_some((hash.as_str(), object.as_slice()));
+    let tag = found.tag.as_deref().map(|name| Tag { name, object });
+    let checkout = Checkout { commit: (&sha, &commit), tag };
+    let verified = verified(recorded, &checkout)?;
+    let revision = found.revision(&sha);
+    if let Some(error) = error {
+        let told =
+            verified.as_ref().map_or_else(|refused| refused.message.as_str(), String::as_str);
+        same(error, told)?;
+    }
+    same_value(wanted, &answer(recorded, &checkout, revision, verified))
+}
+
+fn verified(
+    recorded: &Recorded,
+    checkout: &Checkout<'_>,
+) -> Result<Result<String, Refused>, Fault> {
+    if recorded.flag("missingSecret") {
+        return Ok(Err(Refused::without_keys("secrets \"verify-keys\" not found")));
+    }
+    let keys = recorded.folder("keys/")?;
+    let keys = Keys::new(keys.iter().map(|(name, value)| (name.as_str(), value.as_slice())));
+    Ok(verify(Mode::named(recorded.arg("mode")), checkout, &keys, NOW))
+}
+
+/// The answer in the form that is recorded.
+fn answer(
+    recorded: &Recorded,
+    checkout: &Checkout<'_>,
+    revision: String,
+    verified: Result<String, Refused>,
+) -> Value {
+    let mut answer = Map::new();
+    let mut set = |name: &str, value: &str| answer.insert(name.to_owned(), Value::from(value));
+    set("commit", checkout.commit.0);
+    set("revision", &revision);
+    if let Some(tag) = &checkout.tag {
+        set("tag", &tag.to_string());
+    }
+    match verified {
+        Ok(message) => {
+            set("status", "True");
+            set("reason", "Succeeded");
+            set("message", &message);
+            set("result", "2");
+            set("sourceVerificationMode", Mode::named(recorded.arg("mode")).as_str());
+        }
+        Err(refused) => {
+            set("status", "False");
+            set("reason", refused.reason);
+            set("message", &refused.message);
+            set("result", "0");
+        }
+    }
+    Value::Object(answer)
+}
+
+/// Where `spec.ref` leads.
+struct Found {
+    /// What stands before the commit in the revision.
+    name: Option<String>,
+    /// The tag, if it is one.
+    tag: Option<String>,
+    /// The object: a commit, or a tag.
+    sha: String,
+}
+
+impl Found {
+    /// As the recorder asked for it: of a full name, without its first two parts.
+    fn revision(&self, sha: &str) -> String {
+        let name = self.name.as_deref().map(|name| match name.splitn(3, '/').collect::<Vec<_>>() {
+            parts if name.starts_with("refs/") && parts.len() == 3 => parts[2].to_owned(),
+            _ => name.to_owned(),
+        });
+        name.map_or_else(String::new, |name| format!("{name}@")) + &format!("sha1:{sha}")
+    }
+}
+
+/// Looks a reference up among those of the bundle; nothing if it is not there.
+fn found(recorded: &Recorded) -> Result<Option<Found>, Fault> {
+    let references = references(&recorded.file("repo.bundle")?);
+    let given = |field: &str| {
+        let value = recorded.args.get("ref").and_then(|it| it.get(field)).and_then(Value::as_str);
+        value.map(str::to_owned)
+    };
+    let tags = || references.keys().filter_map(|name| name.strip_prefix("refs/tags/"));
+    if let Some(sha) = given("commit") {
+        return Ok(Some(Found { name: given("branch"), tag: None, sha }));
+    }
+    let (name, full) = if let Some(name) = given("name") {
+        let full = name.strip_suffix("^{}").unwrap_or(&name).to_owned();
+        (name, full)
+    } else if let Some(tag) = given("tag") {
+        (tag.clone(), format!("refs/tags/{tag}"))
+    } else if let Some(range) = given("semver") {
+        let range = Range::parse(&range).map_err(|error| Fault::NotRun(error.to_string()))?;
+        let Some(tag) = range.highest(tags()).pop() else { return Ok(None) };
+        (tag.to_owned(), format!("refs/tags/{tag}"))
+    } else {
+        let branch = given("branch").unwrap_or_else(|| "master".to_owned());
+        (branch.clone(), format!("refs/heads/{branch}"))
+    };
+    let tag = full.strip_prefix("refs/tags/").map(str::to_owned);
+    Ok(references.get(&full).map(|sha| Found { name: Some(name), tag, sha: sha.clone() }))
+}
+
+/// The references that the header of a bundle lists, by their full name.
+fn references(bundle: &[u8]) -> BTreeMap<String, String> {
+    let lines = bundle.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
+    let lines = lines.map(|line| String::from_utf8_lossy(line).into_owned());
+    let pair =
+        |line: String| line.split_once(' ').map(|(sha, name)| (name.to_owned(), sha.to_owned()));
+    lines.skip(1).filter_map(pair).collect()
+}
+
+/// The hash of an object of Git.
+fn hash(kind: &str, object: &[u8]) -> String {
+    let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(format!("{kind} {}\0", object.len()).as_bytes());
+    hash.update(object);
+    hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}

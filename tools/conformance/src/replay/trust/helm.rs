@@ -1,0 +1,43 @@
+//! Charts with provenance, as `helm verify` judges them.
+
+use serde_json::Value;
+use signatures::provenance::{Verified, verify};
+
+use super::Recorded;
+use crate::replay::case::{Answer, Case, Judgement, same};
+
+/// When the cases are judged: they were made for any time from 2026 to 2089.
+const NOW: u64 = 1_800_000_000;
+
+pub(super) fn judge(case: &Case, recorded: &Recorded) -> Judgement {
+    let told = told(recorded)?;
+    match (&case.answer, told) {
+        (Answer::Error(wanted), Err(got)) => same(wanted, &format!("Error: {got}\n")),
+        (_, told) => case.judge(told.map(Value::from)),
+    }
+}
+
+/// What the command prints.
+fn told(recorded: &Recorded) -> Result<Result<String, String>, super::Fault> {
+    let file = recorded.arg("chart");
+    let beside = format!("{file}.prov");
+    if !recorded.files.contains_key(&beside) {
+        // Files that are missing are the matter of who reads them.
+        return Ok(Err(format!(
+            "could not load provenance file {beside}: stat {beside}: no such file or directory"
+        )));
+    }
+    if !recorded.files.contains_key("keyring") {
+        let why = "failed to load keyring: open keyring: no such file or directory";
+        return Ok(Err(why.to_owned()));
+    }
+    let (chart, provenance) = (recorded.file(file)?, recorded.file(&beside)?);
+    let verified = verify(file, &chart, &provenance, &recorded.file("keyring")?, NOW);
+    Ok(verified.map(|it| shown(&it)).map_err(|refused| refused.to_string()))
+}
+
+fn shown(verified: &Verified) -> String {
+    let Verified { signers, fingerprint, digest } = verified;
+    let signers: String = signers.iter().map(|name| format!("Signed by: {name}\n")).collect();
+    format!("{signers}Using Key With Fingerprint: {fingerprint}\nChart Hash Verified: {digest}\n")
+}

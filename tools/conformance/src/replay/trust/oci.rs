@@ -1,0 +1,249 @@
+//! Signatures of images: what cosign, cosign without keys, and Notation make, in registries that live in memory.
+//!
+//! The clock stands at a time at which all answers are as recorded.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use signatures::attached::{Answer, Request, Search};
+use signatures::cosign;
+use signatures::image::{Trust, Verified, acceptance, refusal};
+use signatures::sigstore::Identity;
+
+use super::Recorded;
+use crate::replay::case::{self, Case, Fault, Judgement};
+
+/// Where the recorded registry was.
+const REPOSITORY: &str = "127.0.0.1:5599/rec/app";
+/// 2026-12-01, in seconds of Unix time.
+const NOW: i64 = 1_796_083_200;
+
+const REPLAY: &str = "the signed payload is of another image, which `cosign verify` refuses too; Flux does not read it";
+const HIDDEN_BY_BUNDLE: &str =
+    "the signature of the older format is good; in Flux any bundle hides it, whoever made it";
+
+/// Cases in which windlass differs on purpose.
+pub(super) const EXCEPTIONS: [(&str, &str); 10] = [
+    ("oci-cosign-old-payload-otherdigest-signed", REPLAY),
+    ("oci-cosign-old-payload-empty-signed", REPLAY),
+    ("oci-cosign-old-payload-notjson-signed", REPLAY),
+    ("oci-cosign-old-payload-nodigest-signed", REPLAY),
+    ("oci-cosign-old-payload-type-signed", REPLAY),
+    ("oci-cosign-old-replay", REPLAY),
+    ("oci-cosign-old-replay-tagschema", REPLAY),
+    ("oci-cosign-mixed-p256", HIDDEN_BY_BUNDLE),
+    ("oci-cosign-mixed-tagschema-p256", HIDDEN_BY_BUNDLE),
+    ("oci-cosign-attestation-hides-old-signature", HIDDEN_BY_BUNDLE),
+];
+
+/// What is recorded beside an error.
+#[derive(Deserialize)]
+struct Outcome {
+    #[serde(default)]
+    out: Value,
+}
+
+/// A registry with one repository.
+#[derive(Default)]
+struct Registry {
+    blobs: BTreeMap<String, Vec<u8>>,
+    manifests: BTreeMap<String, String>,
+    tags: BTreeMap<String, String>,
+    has_referrers: bool,
+}
+
+fn not_run(error: impl std::fmt::Display) -> Fault {
+    Fault::NotRun(error.to_string())
+}
+
+impl Registry {
+    fn of(recorded: &Recorded) -> Result<Self, Fault> {
+        let mut registry = Self { has_referrers: recorded.flag("referrersApi"), ..Self::default() };
+        let layout = recorded.file("layout.tar")?;
+        let mut index = Value::Null;
+        for entry in tar::Archive::new(layout.as_slice()).entries().map_err(not_run)? {
+            let mut entry = entry.map_err(not_run)?;
+            let path = entry.path().map_err(not_run)?.to_string_lossy().into_owned();
+            let mut body = Vec::new();
+            entry.read_to_end(&mut body).map_err(not_run)?;
+            if path.ends_with("index.json") {
+                index = serde_json::from_slice(&body).map_err(not_run)?;
+            } else if let Some((_, digest)) = path.split_once("blobs/sha256/") {
+                registry.blobs.insert(format!("sha256:{digest}"), body);
+            }
+        }
+        for manifest in index["manifests"].as_array().into_iter().flatten() {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let digest = text(&manifest["digest"]);
+            registry.manifests.insert(digest.clone(), text(&manifest["mediaType"]));
+            let tag = text(&manifest["annotations"]["org.opencontainers.image.ref.name"]);
+            if !tag.is_empty() {
+                registry.tags.insert(tag, digest);
+            }
+        }
+        Ok(registry)
+    }
+
+    fn answer(&self, request: &Request) -> Option<Answer> {
+        match request {
+            Request::Manifest(reference) => {
+                let digest = self.tags.get(reference).unwrap_or(reference);
+                let media_type = self.manifests.get(digest)?.clone();
+                Some(Answer { media_type, body: self.blobs.get(digest)?.clone() })
+            }
+            Request::Blob { digest, .. } => {
+                Some(Answer { media_type: String::new(), body: self.blobs.get(digest)?.clone() })
+            }
+            Request::Referrers(digest) => self.has_referrers.then(|| self.referrers(digest)),
+        }
+    }
+
+    fn referrers(&self, digest: &str) -> Answer {
+        let mut referrers = Vec::new();
+        for (own, media_type) in &self.manifests {
+            let body = self.blobs.get(own).map(Vec::as_slice).unwrap_or_default();
+            let manifest: Value = serde_json::from_slice(body).unwrap_or_default();
+            if manifest["subject"]["digest"] == *digest {
+                let kind = &manifest["config"]["mediaType"];
+                referrers.push(json!({"mediaType": media_type, "digest": own, "size": body.len(), "artifactType": kind}));
+            }
+        }
+        let body = json!({"schemaVersion": 2, "manifests": referrers}).to_string().into_bytes();
+        Answer { media_type: "application/vnd.oci.image.index.v1+json".to_owned(), body }
+    }
+
+    fn gather(&self, mut search: Search) -> Result<Search, Fault> {
+        loop {
+            let open = search.open();
+            if open.is_empty() {
+                return Ok(search);
+            }
+            for request in open {
+                let answer = self.answer(&request);
+                search.answer(request, answer).map_err(not_run)?;
+            }
+        }
+    }
+}
+
+/// Who has to have signed, with the provider as Flux names it.
+fn trust(recorded: &Recorded) -> Result<(&'static str, Result<Trust, String>), Fault> {
+    let keys = recorded.folder("keys/")?;
+    let missing = || Err("secrets \"verify-keys\" not found".to_owned());
+    let has_secret = !keys.is_empty() || recorded.flag("secretRef");
+    if recorded.arg("provider") == "notation" {
+        let trust = match recorded.flag("missingSecret") {
+            true => missing(),
+            false => Trust::notation("apps/verify-keys", &keys),
+        };
+        return Ok(("notation", trust));
+    }
+    if has_secret {
+        let is_missing = recorded.flag("missingSecret");
+        return Ok(("cosign", if is_missing { missing() } else { Ok(Trust::Keys(keys)) }));
+    }
+    let root = recorded.folder("trusted-root/")?;
+    let identities = recorded.args.get("matchOIDCIdentity").and_then(Value::as_array);
+    let identities = identities.into_iter().flatten().map(|it| {
+        let text = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
+        Identity { issuer: text("issuer"), subject: text("subject") }
+    });
+    Ok(("cosign keyless", Trust::identities("apps/trusted-root", &root, identities.collect())))
+}
+
+pub(super) fn verify(case: &Case, recorded: &Recorded) -> Judgement {
+    let wanted = match &case.answer {
+        case::Answer::Out(out) => out.clone(),
+        _ => case.inputs::<Outcome>()?.out,
+    };
+    let registry = Registry::of(recorded)?;
+    let tag = match recorded.arg("tag") {
+        "" => "v1",
+        tag => tag,
+    };
+    let digest = registry.tags.get(tag).ok_or_else(|| not_run("no such tag"))?.clone();
+    let (provider, trust) = trust(recorded)?;
+    let mut got = Map::new();
+    if let Ok(Trust::Keys(keys)) = &trust {
+        let search = registry.gather(Search::for_cosign(&digest))?;
+        let mut words = Map::new();
+        for (name, key) in keys.iter().filter(|(name, _)| name.ends_with(".pub")) {
+            words.insert(name.clone(), Value::from(word(&search, key)));
+        }
+        if !words.is_empty() {
+            got.insert("perKey".to_owned(), Value::Object(words));
+        }
+    }
+    let verified = match trust {
+        Ok(trust) => {
+            let search = registry.gather(trust.search(&digest))?;
+            trust.verify(&search, REPOSITORY, NOW)
+        }
+        Err(why) => Err(why),
+    };
+    let mut say = |result: &str, status: &str, reason: &str, message: String| {
+        let message = message.replace("127.0.0.1:5599", "${REGISTRY}");
+        let texts =
+            [("result", result), ("status", status), ("reason", reason), ("message", &message)];
+        got.extend(texts.map(|(name, text)| (name.to_owned(), Value::from(text))));
+    };
+    match verified {
+        Ok(Verified::By(_)) => {
+            let text = acceptance(&format!("{tag}@{digest}"));
+            say("verified", "True", "Succeeded", text);
+        }
+        Ok(Verified::Ignored) => {
+            got.insert("result".to_owned(), Value::from("ignored"));
+        }
+        Err(why) => say("unverified", "False", "VerificationError", refusal(provider, &why)),
+    }
+    let got = Value::Object(got);
+    let variants = recorded.variants.iter().filter_map(|variant| variant.get("out"));
+    if variants.clone().any(|wanted| is_same(wanted, &got)) || is_same(&wanted, &got) {
+        return Ok(());
+    }
+    Err(Fault::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
+}
+
+/// What the verifier says of one key.
+fn word(search: &Search, key: &[u8]) -> String {
+    match cosign::verify_by(search, key) {
+        Ok(()) => "verified".to_owned(),
+        Err(cosign::Refused::BadKey(why)) => format!("KEY {why}"),
+        Err(why) => why.to_string(),
+    }
+}
+
+/// What parsers, Go's libraries and network errors say after this is worded differently.
+const ENDS: [&str; 8] = [
+    "failed to proto-json unmarshal trusted root",
+    "error occurred while parsing trustpolicy.json",
+    "unable to parse the digital signature",
+    "unmarshaling bundle",
+    "no matching signatures: error verifying bundle",
+    "failed to parse certificate",
+    "certificate-chain is invalid",
+    "failed to verify certificate identity",
+];
+
+/// Whether two outcomes are the same, but for words that are not ours to repeat.
+fn is_same(wanted: &Value, got: &Value) -> bool {
+    match (wanted, got) {
+        (Value::Object(wanted), Value::Object(got)) => {
+            wanted.len() == got.len()
+                && wanted
+                    .iter()
+                    .all(|(name, value)| got.get(name).is_some_and(|it| is_same(value, it)))
+        }
+        (Value::String(wanted), Value::String(got)) => {
+            let end = ENDS.iter().filter_map(|end| Some(wanted.find(end)? + end.len())).min();
+            match end {
+                Some(end) => got.get(..end) == wanted.get(..end),
+                None => wanted == got,
+            }
+        }
+        _ => wanted == got,
+    }
+}

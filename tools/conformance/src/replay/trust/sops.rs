@@ -1,0 +1,243 @@
+//! Files, objects and trees that sops encrypted.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kustomize::{Budget, InTree, Options, Restriction};
+use serde_json::{Map, Value};
+use sops::{Change, Decrypted, Decryptor, Format, Keys};
+use tree::{Files as _, Memory, RelPath};
+use zeroize::Zeroizing;
+
+use super::Recorded;
+use crate::replay::case::{Answer, Case, Fault, Judgement};
+
+/// Cases that cannot be as recorded.
+pub(super) const EXCEPTIONS: [(&str, &str); 1] = [(
+    "sops-value-bytes-text",
+    "refused as well, without the panic of sops that the text is about",
+)];
+
+/// Cases of builds that cannot be as recorded.
+pub(super) const EXCEPTIONS_OF_BUILDS: [(&str, &str); 2] = [
+    (
+        "build-file-escape",
+        "the tree is all there is for a build: no path leads out of it, `..` ends at its root",
+    ),
+    ("build-file-absolute", "the tree is all there is for a build, and its root is `/`"),
+];
+
+fn mismatch(wanted: impl ToString, got: impl ToString) -> Fault {
+    Fault::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
+}
+
+/// The keys of a case, as `ImportKeys` finds them.
+fn keys(recorded: &Recorded) -> Result<Result<Keys, String>, Fault> {
+    let names = |data: &'_ BTreeMap<String, Vec<u8>>| -> Vec<(String, Vec<u8>)> {
+        data.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    let missing = |name: &str| Ok(Err(format!("secrets {name:?} not found")));
+    if recorded.arg("provider") == "none" {
+        return Ok(Ok(Keys::default()));
+    }
+    if recorded.flag("missingSecret") {
+        return missing("sops-keys");
+    }
+    let own = recorded.folder("keys/")?;
+    let has_reference = !own.is_empty() || recorded.flag("secretRef");
+    if !has_reference && recorded.flag("globalAge") {
+        return missing("global-age");
+    }
+    let (secret, data) = match has_reference {
+        true => ("apps/sops-keys", own),
+        false => ("flux-system/global-age", recorded.folder("global-keys/")?),
+    };
+    let data = names(&data);
+    let data = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+    let keys =
+        if has_reference { Keys::import(secret, data) } else { Keys::import_age(secret, data) };
+    Ok(keys.map_err(|error| error.to_string()))
+}
+
+fn format(name: &str) -> Format {
+    match name {
+        "yaml" => Format::Yaml,
+        "json" => Format::Json,
+        "dotenv" => Format::Dotenv,
+        "ini" => Format::Ini,
+        _ => Format::Binary,
+    }
+}
+
+/// Compares verdicts, and what was accepted. Of refusals, the words are compared up to the first that may differ: ours
+/// never quote values, and have own words for GnuPG's, the operating system's and the parsers'.
+fn same(case: &Case, recorded: &Recorded, got: Result<Value, String>) -> Judgement {
+    let accepted: Vec<&Value> =
+        recorded.variants.iter().filter_map(|variant| variant.get("out")).collect();
+    match (&case.answer, got) {
+        (_, Ok(got)) if accepted.contains(&&got) => Ok(()),
+        (Answer::Out(wanted), Ok(got)) if *wanted == got => Ok(()),
+        (Answer::Out(wanted), Ok(got)) => Err(mismatch(shown(wanted), shown(&got))),
+        (Answer::Out(wanted), Err(got)) => Err(mismatch(shown(wanted), format!("error: {got}"))),
+        (Answer::Error(wanted), Ok(got)) => Err(mismatch(format!("error: {wanted}"), shown(&got))),
+        (Answer::Error(wanted), Err(got)) => {
+            let wanted = wanted.replace("${DIR}/", "");
+            if recorded.text == "loose" || leading(&wanted) == leading(&got) {
+                return Ok(());
+            }
+            Err(mismatch(format!("error: {wanted}"), format!("error: {got}")))
+        }
+        (Answer::Panic | Answer::Elsewhere, _) => {
+            Err(Fault::NotRun("no answer is recorded".to_owned()))
+        }
+    }
+}
+
+/// What an error says was being done.
+fn leading(text: &str) -> &str {
+    let ends = [
+        "cannot get sops data key: Failed",
+        "failed to load encrypted",
+        "error decrypting sops tree",
+        "failed to emit encrypted",
+        "kustomize build failed",
+        "failed to import",
+        "lstat ",
+    ];
+    let end = ends.iter().filter_map(|end| Some(text.find(end)? + end.len())).min();
+    end.and_then(|end| text.get(..end)).unwrap_or(text)
+}
+
+/// A recorded base64 text as its content, for people.
+fn shown(value: &Value) -> String {
+    let decoded = value.as_str().and_then(|text| STANDARD.decode(text).ok());
+    decoded.map_or_else(|| value.to_string(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub(super) fn decrypt(case: &Case, recorded: &Recorded) -> Judgement {
+    let from = format(recorded.arg("format"));
+    let to = match recorded.arg("outFormat") {
+        "" => from,
+        name => format(name),
+    };
+    let data = recorded.file("data")?;
+    let got = keys(recorded)?.and_then(|keys| {
+        let plain = Decryptor::new(&keys).decrypt(&data, from, to);
+        plain.map(|plain| Value::from(STANDARD.encode(&*plain))).map_err(|error| error.to_string())
+    });
+    same(case, recorded, got)
+}
+
+pub(super) fn import(case: &Case, recorded: &Recorded) -> Judgement {
+    same(case, recorded, keys(recorded)?.map(|_| Value::from("ok")))
+}
+
+pub(super) fn resource(case: &Case, recorded: &Recorded) -> Judgement {
+    let object = recorded.file("object")?;
+    let limits = goyaml::Limits::default();
+    let read = goyaml::v3::parse(&object, &limits)
+        .ok()
+        .and_then(|documents| goyaml::v3::to_json(documents.first()?, &limits).ok());
+    let mut object = match read {
+        // A list was recorded as its first object.
+        Some(Value::Object(mut list)) if list.get("kind").is_some_and(|kind| kind == "List") => {
+            let items = list.get_mut("items").and_then(Value::as_array_mut);
+            items.and_then(|items| items.first_mut()).map(Value::take).unwrap_or_default()
+        }
+        other => other.unwrap_or_default(),
+    };
+    let Value::Object(object) = &mut object else {
+        return Err(Fault::NotRun("the object is none".to_owned()));
+    };
+    if recorded.arg("provider") == "none" {
+        return same(case, recorded, Ok(Value::Null));
+    }
+    let got = keys(recorded)?.and_then(|keys| {
+        let change = Decryptor::new(&keys).decrypt_resource(object);
+        match change.map_err(|error| error.to_string())? {
+            Change::LeftAlone => Ok(Value::Null),
+            Change::Decrypted => Ok(Value::from(yaml(object)?)),
+        }
+    });
+    same(case, recorded, got)
+}
+
+fn yaml(object: &Map<String, Value>) -> Result<String, String> {
+    goyaml::emit(&Value::Object(object.clone())).map_err(|error| error.to_string())
+}
+
+/// The files of a case, and the folder of the kustomization.
+fn tree(recorded: &Recorded) -> Result<(Memory, RelPath), Fault> {
+    let not_run = |error: &dyn std::fmt::Display| Fault::NotRun(error.to_string());
+    if recorded.args.contains_key("symlinks") {
+        return Err(not_run(
+            &"symbolic links: archives are unpacked without them, so no tree has any",
+        ));
+    }
+    let tree = Memory::from_files(recorded.folder("tree/")?).map_err(|error| not_run(&error))?;
+    let folder = RelPath::parse(recorded.arg("path")).map_err(|error| not_run(&error))?;
+    Ok((tree, folder))
+}
+
+fn decrypted(keys: &Keys, tree: &Memory, folder: &RelPath) -> Result<Decrypted, String> {
+    Decryptor::new(keys).decrypt_sources(tree, folder).map_err(|error| error.to_string())
+}
+
+pub(super) fn sources(case: &Case, recorded: &Recorded) -> Judgement {
+    let (tree, folder) = tree(recorded)?;
+    if recorded.arg("provider") == "none" {
+        return same(case, recorded, Ok(Value::Object(Map::new())));
+    }
+    let got = keys(recorded)?.and_then(|keys| {
+        let changed = decrypted(&keys, &tree, &folder)?;
+        let file = |(path, plain): (&RelPath, &Zeroizing<Vec<u8>>)| {
+            (path.as_str().to_owned(), Value::from(STANDARD.encode(plain.as_slice())))
+        };
+        Ok(Value::Object(changed.iter().map(file).collect()))
+    });
+    same(case, recorded, got)
+}
+
+pub(super) fn build(case: &Case, recorded: &Recorded) -> Judgement {
+    let (tree, folder) = tree(recorded)?;
+    let got = keys(recorded)?.and_then(|keys| Ok(Value::from(built(&keys, &tree, &folder)?)));
+    same(case, recorded, got)
+}
+
+/// What the build of the kustomize-controller gives: files are decrypted before it, objects after it.
+fn built(keys: &Keys, tree: &Memory, folder: &RelPath) -> Result<String, String> {
+    let changed = decrypted(keys, tree, folder);
+    let changed = changed.map_err(|error| format!("error decrypting sources: {error}"))?;
+    let mut files = BTreeMap::new();
+    for (path, entry) in tree.walk() {
+        if entry.kind() == tree::Kind::File {
+            let body = tree.read(path).map_err(|error| error.to_string())?;
+            files.insert(path.as_str().to_owned(), body.to_vec());
+        }
+    }
+    files.extend(changed.iter().map(|(path, plain)| (path.as_str().to_owned(), plain.to_vec())));
+    let plain = Memory::from_files(files).map_err(|error| error.to_string())?;
+    let restriction = Restriction::None;
+    let options = Options { restriction, keeps_builtin_schema: true, ..Options::default() };
+    let path = format!("/{}", folder.as_str());
+    let built =
+        kustomize::build(&InTree(plain), &path, &options, &Budget::default(), &mut Vec::new());
+    let objects = built.and_then(kustomize::Built::into_objects);
+    let objects = objects.map_err(|error| format!("kustomize build failed: {error}"))?;
+    let mut texts = Vec::new();
+    for object in objects {
+        let Value::Object(mut value) = object.value else { continue };
+        Decryptor::new(keys).decrypt_resource(&mut value).map_err(|error| {
+            format!("decryption failed for '{}': {error}", without_namespace(&object.id))
+        })?;
+        texts.push(yaml(&value)?);
+    }
+    Ok(texts.join("---\n"))
+}
+
+/// An identity as Flux names it.
+fn without_namespace(id: &kustomize::id::Id) -> String {
+    let id = id.to_string();
+    id.rsplit_once('.').map_or(id.clone(), |(name, _)| name.to_owned())
+}

@@ -1,0 +1,194 @@
+//! `cargo xtask demo`: windlass at work on a real control plane, told step by step.
+//!
+//! Here: the order of the scenes, and what remains to be seen afterwards.
+//! Elsewhere: the scenes (`scene`, `incident`), how they are shown (`narration`, `picture`), the manifests
+//! (`repository/`, `chart/`, `fleet.yaml`, `releases.yaml`), starting everything (`e2e::installation`).
+#![expect(clippy::print_stderr, reason = "a command for people")]
+
+mod incident;
+mod narration;
+mod picture;
+mod scene;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Parser;
+use e2e::git_server::Repository;
+use tokio::runtime::Runtime;
+
+use e2e::installation::{Build, Installation};
+use testbed::progress::{bold, dim, green, red, spell};
+
+use narration::{output, title, typed};
+
+/// How the demo ends.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask demo", bin_name = "cargo xtask demo")]
+struct Options {
+    /// End after the last scene instead of waiting for Ctrl-C
+    #[arg(long)]
+    once: bool,
+    /// A cluster that is there, on which the demo applies CRDs and objects in its own namespaces; needs `kubectl`
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Write what was shown as an SVG to a file
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+}
+
+/// The first commit of the repository.
+const FILES: [(&str, &str); 6] = [
+    ("infrastructure/namespace.yaml", include_str!("repository/infrastructure/namespace.yaml")),
+    ("infrastructure/settings.yaml", include_str!("repository/infrastructure/settings.yaml")),
+    ("database/statefulset.yaml", include_str!("repository/database/statefulset.yaml")),
+    ("database/service.yaml", include_str!("repository/database/service.yaml")),
+    ("shop/deployment.yaml", include_str!("repository/shop/deployment.yaml")),
+    ("shop/service.yaml", include_str!("repository/shop/service.yaml")),
+];
+
+/// What the scenes are played with.
+struct Demo {
+    installation: Installation,
+    repository: Repository,
+}
+
+/// Starts everything, plays the scenes and, unless `--once`, leaves everything running until Ctrl-C.
+///
+/// # Errors
+/// The scene that did not come true within its limit, with the objects' state and the end of windlass's log.
+fn run(options: &Options) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    // Built meanwhile where it is not there: the first acts do not need it.
+    let servers = has_go().then(|| runtime.spawn(incident::Servers::start()));
+    let installation = match &options.kubeconfig {
+        Some(kubeconfig) => Installation::start_on(&runtime, kubeconfig, Build::Debug, &[])?,
+        None => Installation::start(&runtime, Build::Debug, &[])?,
+    };
+    let repository = installation.git().repository("fleet")?;
+    let mut demo = Demo { installation, repository };
+    runtime.block_on(async {
+        if let Err(error) = demo.play_repository().await {
+            return Err(demo.installation.explain(&error));
+        }
+        // They are there for as long as everything keeps running.
+        let servers = match servers {
+            Some(servers) => Some(servers.await.context("a server panicked")??),
+            None => None,
+        };
+        match &servers {
+            Some(servers) => {
+                if let Err(error) = demo.play_releases(servers).await {
+                    return Err(demo.installation.explain(&error));
+                }
+            }
+            None => eprintln!(
+                "\nthe acts with a bundle in S3 are left out: their server is built by Go"
+            ),
+        }
+        if let Some(file) = &options.picture {
+            // Where the files of this demo are says nothing to those who see the picture.
+            let folder = format!("{}/", demo.installation.git().folder().display());
+            let said = narration::said().iter().map(|line| line.replace(&folder, "")).collect();
+            std::fs::write(file, picture::svg(said)).with_context(|| file.display().to_string())?;
+        }
+        eprintln!("\n{} after {}", green("✔ all of it came true"), spell(begun.elapsed()));
+        if !options.once {
+            demo.invite()?;
+            tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
+            eprintln!("\nstopping everything");
+        }
+        Ok(())
+    })
+}
+
+fn has_go() -> bool {
+    std::process::Command::new("go").arg("version").output().is_ok_and(|it| it.status.success())
+}
+
+impl Demo {
+    async fn play_repository(&mut self) -> anyhow::Result<()> {
+        title("a commit becomes objects, in the order of dependsOn");
+        let commit = self.repository.commit(&FILES, "The shop")?;
+        self.objects_appear_in_order(&commit).await?;
+        self.installation.check()?;
+        title("changes made by hand do not last");
+        self.edits_are_put_back().await?;
+        self.installation.check()?;
+        title("a suspended object waits; a resumed one catches up");
+        self.a_suspended_object_waits(&commit).await?;
+        self.installation.check()
+    }
+
+    async fn play_releases(&mut self, servers: &incident::Servers) -> anyhow::Result<()> {
+        title("a chart becomes a release, a bundle in S3 becomes objects");
+        self.a_chart_and_a_bundle(servers).await?;
+        self.installation.check()?;
+        title("an incident: the release is suspended, everything else goes on");
+        self.an_incident(servers).await?;
+        self.installation.check()
+    }
+
+    /// Says how to go on alone.
+    fn invite(&self) -> anyhow::Result<()> {
+        let installation = &self.installation;
+        let url = installation.git().url(&self.repository);
+        eprintln!("\n{}", bold("everything keeps running; look around in another terminal"));
+        output(&format!(
+            "export KUBECONFIG={}\nexport PATH={}:\"$PATH\"",
+            installation.kubeconfig().display(),
+            installation.programs().display(),
+        ));
+        output(
+            "kubectl get gitrepositories,kustomizations -A\nkubectl -n shop get all\nkubectl get events -A",
+        );
+        eprintln!(
+            "{}",
+            dim("change something: clone, commit, push, and say that there is something new")
+        );
+        output(&format!(
+            "git clone {url} && cd {}\ngit commit -a -m \"…\" && git push\n{}",
+            self.repository.name(),
+            typed(&scene::reconcile_now("\"$(date +%s)\"")),
+        ));
+        eprintln!("{}", dim("the log of windlass"));
+        output(&format!("tail -f {}", installation.log().display()));
+        eprintln!("{}", bold("Ctrl-C ends it; nothing is left behind"));
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{} {error:#}", red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_repository_is_in_the_first_commit() {
+        let folder = testbed::root().join("tools/demo/src/repository");
+        let mut found = Vec::new();
+        for part in std::fs::read_dir(&folder).unwrap() {
+            let part = part.unwrap().path();
+            for file in std::fs::read_dir(&part).unwrap() {
+                let path = file.unwrap().path();
+                found.push(path.strip_prefix(&folder).unwrap().to_string_lossy().into_owned());
+            }
+        }
+        let mut known: Vec<String> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        found.sort();
+        known.sort();
+        assert_eq!(found, known);
+    }
+}

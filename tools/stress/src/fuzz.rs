@@ -1,0 +1,162 @@
+//! `cargo xtask fuzz`: what tenants write, changed at random and given to what reads it.
+//!
+//! Whatever it is, it is read or refused: no panic, no signal, no hang, no more memory than a limit. What does otherwise
+//! is kept. Inputs that did once, and some to begin with, are in `e2e/fuzz/<target>`, and are read again before anything
+//! new is tried.
+//!
+//! Here: the targets and the command line. A target is one file (`cel`, `yaml`, …) and a line in [`TARGETS`]. Elsewhere:
+//! reading inputs in a process that may die of it (`rounds`), changing bytes (`mutate`), whole charts and overlays
+//! (`cases`), objects on a control plane (`spec`).
+
+mod archive;
+mod cases;
+mod cel;
+mod envsubst;
+mod helmfile;
+mod index;
+mod mutate;
+mod rounds;
+mod schema;
+mod signature;
+mod spec;
+mod yaml;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+
+use conformance::corpus::Corpus;
+use testbed::progress::red;
+
+/// What reads something that tenants write.
+pub(crate) struct Target {
+    /// Its name, and that of the folder with its inputs.
+    name: &'static str,
+    /// Bytes of stack that it has where it is used.
+    stack: usize,
+    /// What its inputs are made of.
+    words: &'static mutate::Words,
+    /// Recorded cases of `e2e/conformance` whose strings are inputs too.
+    recorded: &'static [&'static str],
+    /// Reads an input.
+    read: fn(&[u8]),
+}
+
+/// What reads on threads of its own needs no more than any thread has.
+const USUAL_STACK: usize = 2 << 20;
+
+const TARGETS: [&Target; 8] = [
+    &archive::TARGET,
+    &cel::TARGET,
+    &envsubst::TARGET,
+    &helmfile::TARGET,
+    &index::TARGET,
+    &schema::TARGET,
+    &signature::TARGET,
+    &yaml::TARGET,
+];
+
+/// What is changed at random.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Everything but `spec`, each for an equal part of the time
+    All {
+        /// For how long, together
+        #[arg(long, default_value_t = CI_MINUTES, value_parser = clap::value_parser!(u16).range(1..))]
+        minutes: u16,
+    },
+    /// Artifacts: tar in gzip, and zip
+    Archive(Options),
+    /// Expressions of health and readiness
+    Cel(Options),
+    /// Strings with variables of a Kustomization
+    Envsubst(Options),
+    /// Helmfiles with the files that they name
+    Helmfile(Options),
+    /// Indexes of chart repositories
+    Index(Options),
+    /// Our own overlays: kustomizations, patches, manifests
+    Overlay(cases::Options),
+    /// Schemas of charts, and values for them
+    Schema(Options),
+    /// Signed commits, tags and provenance files, with their keys
+    Signature(Options),
+    /// Every field of every kind, on a control plane: the story `poison` with other seeds
+    Spec(Options),
+    /// Our own charts: templates, values, CRDs, schemas
+    Template(cases::Options),
+    /// Manifests and values
+    Yaml(Options),
+    /// The process that reads inputs, and may die of one
+    #[command(hide = true)]
+    Reader(rounds::Reader),
+}
+
+/// For how long, and by which numbers.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// For how long
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    minutes: u16,
+    /// The first of the seeds, which are counted up: a seed repeats its input as long as `e2e/fuzz` is the same
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+impl Options {
+    /// How long it takes.
+    fn time(&self) -> Duration {
+        Duration::from_secs(u64::from(self.minutes) * 60)
+    }
+}
+
+/// How long all targets together take in `cargo xtask test`.
+pub(crate) const CI_MINUTES: u16 = 4;
+
+/// Changes and reads.
+///
+/// # Errors
+/// When something was found, or nothing could be run.
+pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    let of = |target, options: &Options| rounds::run(target, options.time(), options.seed);
+    match command {
+        Command::All { minutes } => all(Duration::from_secs(u64::from(*minutes) * 60)),
+        Command::Archive(options) => of(&archive::TARGET, options),
+        Command::Cel(options) => of(&cel::TARGET, options),
+        Command::Envsubst(options) => of(&envsubst::TARGET, options),
+        Command::Helmfile(options) => of(&helmfile::TARGET, options),
+        Command::Index(options) => of(&index::TARGET, options),
+        Command::Overlay(options) => cases::run(Corpus::Overlays, options),
+        Command::Schema(options) => of(&schema::TARGET, options),
+        Command::Signature(options) => of(&signature::TARGET, options),
+        Command::Spec(options) => spec::run(options),
+        Command::Template(options) => cases::run(Corpus::Charts, options),
+        Command::Yaml(options) => of(&yaml::TARGET, options),
+        Command::Reader(reader) => return rounds::read(reader),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All targets, for a time together; one that finds something does not end the others.
+///
+/// # Errors
+/// When something was found, or nothing could be run.
+pub(crate) fn all(time: Duration) -> anyhow::Result<()> {
+    let corpora = [("template", Corpus::Charts), ("overlay", Corpus::Overlays)];
+    let part = time / (TARGETS.len() + corpora.len()) as u32;
+    let mut failed = Vec::new();
+    let targets = TARGETS.iter().map(|target| (target.name, rounds::run(target, part, None)));
+    let corpora = corpora.into_iter().map(|(name, corpus)| (name, cases::run_for(corpus, part)));
+    for (name, outcome) in targets.chain(corpora) {
+        if let Err(error) = outcome {
+            eprintln!("{} {name}: {error:#}", red("✘"));
+            failed.push(name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("something was found in: {}", failed.join(", "));
+    }
+    Ok(())
+}

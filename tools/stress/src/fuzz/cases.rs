@@ -1,0 +1,207 @@
+//! `cargo xtask fuzz template` and `overlay`: our charts and overlays changed at random, given to windlass.
+//!
+//! Each changed case is rendered or built by a process of its own, which must say something or fail with an error: no
+//! panic, no signal, no more of a processor or of memory than a limit. What does otherwise is kept as a folder.
+//! With `--against-original` the real Helm or Kustomize gets the same files, and its answer has to be the same.
+//!
+//! Here: the command line, the rounds, the verdict. Elsewhere: changing bytes (`super::mutate`), the cases
+//! (`conformance::corpus`), what a process takes (`e2e::measured`).
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use e2e::random::Random;
+
+use conformance::corpus::{self, Answer, Case, Corpus};
+use e2e::installation::{Build, make, program};
+use e2e::measured::{self, Cost};
+use testbed::progress::{green, red, step};
+use testbed::root;
+
+use super::mutate;
+
+/// How much of a processor a render or a build may take, and how long it may take on a busy machine.
+const SLOWEST: Duration = Duration::from_secs(20);
+const STUCK: Duration = Duration::from_secs(300);
+
+/// How much memory it may take, in MiB.
+const LARGEST: f64 = 1024.0;
+
+/// How many faults end the work.
+const ENOUGH: usize = 10;
+
+/// For how long, by which numbers, and with whom.
+// Groups are named after the type, and the flattened one has the same name.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: super::Options,
+    /// How many at most, instead of as many as there is time for
+    #[arg(long)]
+    most: Option<u64>,
+    /// Compare each answer with that of the real program, which makes it ten times slower
+    #[arg(long)]
+    against_original: bool,
+    /// Run the optimised build, which limits are promised for
+    #[arg(long)]
+    release: bool,
+}
+
+/// A chart or an overlay that was changed.
+struct Changed {
+    /// Our case that it was.
+    name: String,
+    arguments: Vec<String>,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// Changes cases, and renders or builds them.
+///
+/// # Errors
+/// When something was found, or nothing could be run.
+pub(super) fn run(corpus: Corpus, options: &Options) -> anyhow::Result<()> {
+    rounds(corpus, options, options.common.time())
+}
+
+/// The same for another time, without the real program.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn run_for(corpus: Corpus, time: Duration) -> anyhow::Result<()> {
+    let common = super::Options { minutes: 1, seed: None };
+    let options = Options { common, most: None, against_original: false, release: false };
+    rounds(corpus, &options, time)
+}
+
+fn rounds(corpus: Corpus, options: &Options, time: Duration) -> anyhow::Result<()> {
+    let build = if options.release { Build::Release } else { Build::Debug };
+    step("windlass itself", || make(build))?;
+    let own = program(build)?;
+    let original = match options.against_original {
+        true => Some(step(corpus.oracle().version(), || corpus.oracle().ensure())?),
+        false => None,
+    };
+    let cases = small(corpus)?;
+    let noun = corpus.noun();
+    let first = options.common.seed.unwrap_or_else(Random::seed);
+    let deadline = Instant::now() + time;
+    eprintln!("{noun}: seeds from {first}");
+    let (mut done, mut found) = (0, 0);
+    while Instant::now() < deadline && options.most.is_none_or(|limit| done < limit) {
+        let seed = first + done;
+        let changed = change(&cases, seed)?;
+        if let Some(fault) = judge(corpus, &own, original.as_deref(), &changed)? {
+            found += 1;
+            let folder = keep(corpus, seed, &changed, &fault)?;
+            let shown = fault.trim_end();
+            eprintln!("{} seed {seed} (from `{}`): {shown}", red("✘"), changed.name);
+            eprintln!("    kept in {}", folder.display());
+            ensure!(found < ENOUGH, "{found} faults among {} {noun}", done + 1);
+        }
+        done += 1;
+    }
+    if found > 0 {
+        bail!("{found} faults among {done} {noun}");
+    }
+    eprintln!("{} {done} changed {noun}", green("✔ nothing found in"));
+    Ok(())
+}
+
+/// The cases that are files: thousands of objects take their time, and show nothing that a few do not.
+fn small(corpus: Corpus) -> anyhow::Result<Vec<Case>> {
+    let mut cases = Case::load(corpus, &[])?;
+    cases.retain(|case| !case.is_generated());
+    Ok(cases)
+}
+
+/// What the files of a corpus are made of.
+const fn words(corpus: Corpus) -> &'static mutate::Words {
+    match corpus {
+        Corpus::Charts => &mutate::TEMPLATES,
+        Corpus::Overlays => &mutate::OVERLAYS,
+    }
+}
+
+/// The changed case of a seed.
+fn change(cases: &[Case], seed: u64) -> anyhow::Result<Changed> {
+    let mut random = Random::new(seed);
+    let case = cases.get(random.below(cases.len())).context("there are no cases")?;
+    let runs: Vec<&Vec<String>> = case.runs().values().collect();
+    let arguments = runs.get(random.below(runs.len())).context("a case without runs")?;
+    let mut files = case.files()?;
+    mutate::files(&mut files, words(case.corpus), &mut random);
+    Ok(Changed { name: case.name.clone(), arguments: arguments.to_vec(), files })
+}
+
+/// What is wrong with how windlass takes a case; none when nothing is.
+fn judge(
+    corpus: Corpus,
+    own: &Path,
+    original: Option<&Path>,
+    changed: &Changed,
+) -> anyhow::Result<Option<String>> {
+    let lay_out = || -> anyhow::Result<tempfile::TempDir> {
+        let folder = tempfile::tempdir().context("cannot make a folder")?;
+        for (path, content) in &changed.files {
+            corpus::write(&folder.path().join(path), content)?;
+        }
+        Ok(folder)
+    };
+    let folder = lay_out()?;
+    let scratch = tempfile::tempdir().context("cannot make a folder")?;
+    let mut command = corpus::prepare(own, folder.path(), scratch.path());
+    command.arg(corpus.command()).args(&changed.arguments);
+    if let Some(fault) = survives(&command)? {
+        return Ok(Some(fault));
+    }
+    let Some(original) = original else { return Ok(None) };
+    let ask = |program: &Path| -> anyhow::Result<Answer> {
+        let folder = lay_out()?;
+        corpus::ask(corpus, program, folder.path(), &changed.arguments, None)
+    };
+    let (wanted, got) = (ask(original)?, ask(own)?);
+    let difference = conformance::compare::difference(&changed.arguments, &wanted, &got);
+    // A changed case may print the time, a random text, or a map in the order in which Go happens to walk it.
+    for _ in 0..3 {
+        if difference.is_some() && ask(original)? != wanted {
+            return Ok(None);
+        }
+    }
+    Ok(difference)
+}
+
+/// Runs a command; what is wrong with how it ends.
+fn survives(command: &Process) -> anyhow::Result<Option<String>> {
+    let Cost { status, seconds, processor, peak, stderr } = measured::cost(command, STUCK)?;
+    let last = stderr.lines().last().unwrap_or_default();
+    Ok(match status {
+        None => Some(format!("not done within {} s", STUCK.as_secs())),
+        Some(0 | 1) if stderr.contains("panicked at") => Some(format!("a panic: {last}")),
+        Some(0 | 1) if peak > LARGEST => Some(format!("{peak:.0} MiB, in {seconds:.1} s")),
+        Some(0 | 1) if processor > SLOWEST.as_secs_f64() => {
+            Some(format!("{processor:.1} s of a processor: {last}"))
+        }
+        Some(0 | 1) => None,
+        Some(status) => Some(format!("exit status {status}: {last}")),
+    })
+}
+
+/// Keeps a case for whoever looks for the fault.
+fn keep(corpus: Corpus, seed: u64, changed: &Changed, fault: &str) -> anyhow::Result<PathBuf> {
+    let folder = root().join("target/fuzz").join(corpus.noun()).join(seed.to_string());
+    for (path, content) in &changed.files {
+        corpus::write(&folder.join(path), content)?;
+    }
+    let arguments = changed.arguments.join(" ");
+    let note = format!("windlass {} {arguments}\n\n{fault}\n", corpus.command());
+    corpus::write(&folder.join("fault.txt"), note.as_bytes())?;
+    Ok(folder)
+}

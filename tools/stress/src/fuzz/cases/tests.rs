@@ -1,0 +1,32 @@
+//! Changed charts in this process: the engine gives a release or an error, and nothing else.
+
+use conformance::corpus::engine;
+
+use super::*;
+
+#[test]
+fn a_changed_chart_is_rendered_or_refused() {
+    let cases = small(Corpus::Charts).unwrap();
+    let mut rendered = 0;
+    for seed in 0..150 {
+        let changed = change(&cases, seed).unwrap();
+        let files = changed.files.iter().filter_map(|(path, content)| {
+            Some((path.strip_prefix("chart/")?.to_owned(), content.clone()))
+        });
+        let files: BTreeMap<String, Vec<u8>> = files.collect();
+        let outcome = engine::on_stack(|| {
+            let chart = engine::chart(files)?;
+            engine::render(&chart, None, &engine::world(seed)).map(drop)
+        });
+        let outcome = outcome.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        if let Err(error) = &outcome {
+            // The engine turns a panic in a function into an error of its own.
+            assert!(
+                !format!("{error}").starts_with("rendering template failed"),
+                "seed {seed}: {error}"
+            );
+        }
+        rendered += usize::from(outcome.is_ok());
+    }
+    assert!(rendered > 20, "only {rendered} charts were still charts");
+}

@@ -1,0 +1,57 @@
+//! `cargo xtask fuzz spec`: fields of every kind, made from their schemas at random, on a real API server.
+//!
+//! Here: one seed after the other, for as long as somebody likes. Elsewhere: the nonsense, and what must not notice it
+//! (`e2e/tests/poison.rs`); the test command runs that story once, with a seed that does not change.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use e2e::random::Random;
+
+use super::Options;
+use e2e::installation::{Build, make};
+use testbed::progress::{green, red, step};
+use testbed::{machine, root};
+
+/// The story, and the variable by which it is told its seed.
+const STORY: &str = "a_poison_object_stalls_only_itself";
+const SEED: &str = "WINDLASS_POISON_SEED";
+
+/// How many faults end the work.
+const ENOUGH: u64 = 3;
+
+/// Runs the story with one seed after the other.
+///
+/// # Errors
+/// When a story failed, or nothing could be run.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    step("what the stories need", machine::ensure_for_stories)?;
+    step("control plane binaries", || testbed::binaries::Binaries::ensure().map(drop))?;
+    step("windlass itself", || make(Build::Debug))?;
+    let first = options.seed.unwrap_or_else(Random::seed);
+    let deadline = Instant::now() + options.time();
+    let (mut done, mut found) = (0, 0);
+    while Instant::now() < deadline && found < ENOUGH {
+        // The seeds of a story begin near zero, so that people can type them.
+        let seed = first.wrapping_add(done) % 1_000_000;
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["test", "--quiet", "--workspace", "--features", "e2e/stories"])
+            .args(["--test", "poison", STORY])
+            .env(SEED, seed.to_string())
+            .current_dir(root())
+            .status()
+            .context("cargo cannot be started")?;
+        if !status.success() {
+            found += 1;
+            eprintln!("{} spec: seed {seed}; {SEED}={seed} repeats it", red("✘"));
+        }
+        done += 1;
+    }
+    if found > 0 {
+        bail!("{found} of {done} seeds failed");
+    }
+    eprintln!("{} {done} seeds of spec", green("✔ nothing found in"));
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask crash`, `soak` and `fuzz`: what is done to windlass so that it fails here and not elsewhere.
+//!
+//! Here: the command line. Elsewhere: killing it at every write (`crash`), everything at random (`soak`), input that was
+//! changed at random (`fuzz`), the law that what is live is in an inventory (`ownership`).
+#![expect(
+    clippy::print_stderr,
+    reason = "commands for people; results that are data go to standard output"
+)]
+
+mod crash;
+mod fuzz;
+mod ownership;
+mod soak;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use e2e::measured;
+use testbed::progress::red;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Kill windlass at every write and see whether anything is lost
+    Crash(crash::Options),
+    /// Let everything happen at random for a while and see whether all comes right
+    Soak(soak::Options),
+    /// Change what tenants write at random and see whether windlass survives it
+    Fuzz {
+        /// What
+        #[command(subcommand)]
+        command: fuzz::Command,
+    },
+    /// Run a command and report its peak of memory: for other commands
+    #[command(hide = true)]
+    Measured(measured::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Crash(options) => crash::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Soak(options) => soak::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Fuzz { command } => fuzz::run(&command),
+        Command::Measured(options) => measured::run(&options),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{} {error:#}", red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    /// clap finds out that a command is put together wrongly only when that command is used.
+    #[test]
+    fn every_command_is_put_together_right() {
+        super::Arguments::command().debug_assert();
+    }
+}

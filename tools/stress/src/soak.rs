@@ -1,0 +1,186 @@
+//! `cargo xtask soak`: everything at once and at random, for as long as somebody likes.
+//!
+//! Rounds of pushes, edits and deletions by hand, suspensions, deleted and re-created Kustomizations, faults of the API
+//! server, and kills. After each round everything must come to be as it should without being asked, within a limit.
+//!
+//! At the end, every write to a managed object has to be in exactly one ReleaseAudit.
+//!
+//! Here: the command line, the rounds, the verdict. Elsewhere: what should be (`model`), what is done (`deeds`),
+//! what is (`world`), what was audited (`audits`).
+
+mod audits;
+mod deeds;
+mod model;
+mod world;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use e2e::installation;
+use e2e::random::Random;
+use testbed::machine;
+use testbed::progress::{dim, green, spell, step};
+use tokio::runtime::Runtime;
+
+use deeds::Deed;
+use model::Model;
+use world::World;
+
+/// How long, how much, and by which numbers.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// For how long things happen; waiting for the right state comes on top
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..))]
+    minutes: u16,
+    /// Repeats the choices of an earlier run, though not its timing
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many Kustomizations there are
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..=500))]
+    kustomizations: u16,
+    /// Another windlass, such as that of the release before: a kill is followed by the other of the two
+    #[arg(long, value_name = "PROGRAM")]
+    other: Option<PathBuf>,
+}
+
+/// Half of them with kills, the others to see what becomes of memory.
+const FEWEST_ROUNDS: u64 = 8;
+
+/// So that what went wrong did so not long ago.
+const LONGEST_ROUND: Duration = Duration::from_secs(60);
+
+/// Between two deeds, on average.
+const PACE: Duration = Duration::from_millis(250);
+
+/// Within what time after a round everything is as it should be.
+const SETTLE_LIMIT: Duration = Duration::from_secs(90);
+
+/// By how much memory may grow: a share of what it was, and this besides.
+const GROWTH_PERCENT: u64 = 30;
+const GROWTH_KIB: u64 = 10 << 10;
+
+/// Soaks, and says how it went.
+///
+/// # Errors
+/// What was not as it should be, with the seed; or memory that grew.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let seed = options.seed.unwrap_or_else(Random::seed);
+    eprintln!("seed {seed}");
+    step("what the machine needs", machine::ensure)?;
+    step("windlass itself", || installation::make(installation::Build::Debug))?;
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let outcome = runtime.block_on(soak(options, seed));
+    outcome.with_context(|| {
+        format!("the soak failed; repeat it with `cargo xtask soak --seed {seed}`")
+    })
+}
+
+async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
+    let total = Duration::from_secs(u64::from(options.minutes) * 60);
+    let rounds = total.as_secs().div_ceil(LONGEST_ROUND.as_secs()).max(FEWEST_ROUNDS);
+    let length = total.div_f64(rounds as f64);
+    let mut random = Random::new(seed);
+    let mut model = Model::new(options.kustomizations.into());
+    let mut world = World::begin(&model, options.other.clone()).await?;
+    let took = settle(&mut world, &mut model).await?;
+    eprintln!("{} Kustomizations are Ready after {}", options.kustomizations, spell(took));
+    // Memory is only comparable within one life of the process.
+    let lives_until = rounds / 2;
+    let mut memory = Vec::new();
+    for round in 1..=rounds {
+        let may_kill = round <= lives_until;
+        let done = play(&mut world, &mut model, &mut random, length, may_kill).await?;
+        let took =
+            settle(&mut world, &mut model).await.with_context(|| format!("round {round}"))?;
+        let kib = world.memory_kib()?;
+        eprintln!(
+            "{} round {round}/{rounds}: {done}; right again after {}, {}",
+            green("✔"),
+            spell(took),
+            dim(&format!("{} MiB", kib >> 10))
+        );
+        if round > lives_until {
+            memory.push(kib);
+        }
+    }
+    judge_memory(&memory)?;
+    let audits::Tally { audited, repeated, lost, unanswered } = world.judge_audits().await?;
+    eprintln!(
+        "{audited} writes are each in one audit; {repeated} corrections were audited within ten minutes before; \
+         {lost} writes were made shortly before a kill, and {unanswered} while the API server failed"
+    );
+    eprintln!("{}", green("✔ everything was as it should be, every time"));
+    world.end().await
+}
+
+/// One round of deeds; returns how many there were of each sort.
+async fn play(
+    world: &mut World,
+    model: &mut Model,
+    random: &mut Random,
+    length: Duration,
+    may_kill: bool,
+) -> anyhow::Result<String> {
+    let begun = Instant::now();
+    let mut counts = deeds::Counts::default();
+    while begun.elapsed() < length {
+        let deed = Deed::choose(model, random, may_kill);
+        counts.add(&deed);
+        world.perform(&deed, model).await.with_context(|| format!("{deed:?}"))?;
+        let pause = PACE.mul_f64((random.below(200) as f64) / 100.0);
+        tokio::time::sleep(pause).await;
+        world.end_fault_in_time();
+    }
+    Ok(counts.to_string())
+}
+
+/// Ends faults and suspensions, and waits until everything is as it should be.
+async fn settle(world: &mut World, model: &mut Model) -> anyhow::Result<Duration> {
+    world.heal();
+    for name in model.resume_all() {
+        world.suspend(&name, false).await?;
+    }
+    let begun = Instant::now();
+    loop {
+        let wrong = world.differences(model).await?;
+        if wrong.is_empty() {
+            world.judge_deletions(model)?;
+            return Ok(begun.elapsed());
+        }
+        if begun.elapsed() > SETTLE_LIMIT {
+            let more = wrong.len().saturating_sub(10);
+            let first = wrong.into_iter().take(10).collect::<Vec<_>>().join("\n");
+            bail!(
+                "after {SETTLE_LIMIT:?} without faults:\n{first}\nand {more} more\n{}",
+                world.log()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Compares the first sample with the last.
+fn judge_memory(samples: &[u64]) -> anyhow::Result<()> {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Ok(()) };
+    eprintln!("memory: {} MiB after the warm-up, {} MiB at the end", first >> 10, last >> 10);
+    let limit = first + first * GROWTH_PERCENT / 100 + GROWTH_KIB;
+    if *last > limit {
+        bail!("memory grew from {first} KiB to {last} KiB; at most {limit} KiB were expected");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_may_grow_a_little_and_not_much() {
+        let mib = |it: u64| it << 10;
+        assert!(judge_memory(&[]).is_ok());
+        assert!(judge_memory(&[mib(50), mib(200), mib(74)]).is_ok());
+        assert!(judge_memory(&[mib(50), mib(50), mib(76)]).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! Programs that run side by side: each with a file for what it says, of which only failures are shown, last.
+//!
+//! Here: a few threads that take one job after the other. Elsewhere: which jobs there are (`plan`), their table (`timings`).
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::{Pid, SysconfVar, sysconf};
+use testbed::progress::{bold, dim, green, red, spell};
+
+/// How many lines of a failure are shown.
+const LINES: usize = 400;
+
+/// A program that is run with tests or as one.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// As people read it.
+    pub(super) name: String,
+    /// The program with all that it is given.
+    pub(super) command: Command,
+}
+
+/// What a job came to.
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    /// The job's name.
+    pub(super) name: String,
+    /// How long it ran.
+    pub(super) took: Duration,
+    /// What it, and all that it waited for, took of processors.
+    pub(super) processor: Duration,
+    /// How many tests passed, failed and were left out.
+    pub(super) tests: Tests,
+    failure: Option<String>,
+}
+
+/// Counts of tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tests {
+    pub(super) passed: usize,
+    pub(super) failed: usize,
+    pub(super) skipped: usize,
+}
+
+impl Tests {
+    /// What lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; …` say together.
+    fn of(said: &str) -> Self {
+        let mut sum = Self::default();
+        for line in said.lines().filter_map(|line| line.strip_prefix("test result: ")) {
+            let count = |what: &str| {
+                let words: Vec<&str> =
+                    line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+                let at = words.iter().position(|word| *word == what).unwrap_or_default();
+                at.checked_sub(1).and_then(|at| words[at].parse().ok()).unwrap_or(0)
+            };
+            sum.passed += count("passed");
+            sum.failed += count("failed");
+            sum.skipped += count("ignored");
+        }
+        sum
+    }
+
+    /// Both together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            skipped: self.skipped + other.skipped,
+        }
+    }
+}
+
+/// Runs all jobs, some at once, in their order. Every job runs, also after a failure.
+///
+/// # Errors
+/// Names the jobs that failed, after their logs were printed.
+pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> anyhow::Result<Vec<Outcome>> {
+    let total = jobs.len();
+    let folder = tempfile::tempdir()?;
+    let waiting = Mutex::new(jobs.into_iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().ok().and_then(|mut waiting| waiting.next());
+                    let Some((index, job)) = next else { break };
+                    let outcome = one(job, folder.path().join(format!("{index}.log")));
+                    if let Ok(mut done) = done.lock() {
+                        done.push(outcome);
+                        tell(done.last(), done.len(), total);
+                    }
+                }
+            });
+        }
+    });
+    let outcomes = done.into_inner().unwrap_or_default();
+    let sum = outcomes.iter().fold(Tests::default(), |sum, it| sum.and(it.tests));
+    let failed: Vec<&Outcome> = outcomes.iter().filter(|it| it.failure.is_some()).collect();
+    for outcome in &failed {
+        eprintln!("\n{} {}", red("✘ failed:"), bold(&outcome.name));
+        eprintln!("{}", outcome.failure.as_deref().unwrap_or_default());
+    }
+    eprintln!("\n{} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.skipped);
+    if outcomes.len() != total {
+        bail!("{} of {total} programs were not run", total - outcomes.len());
+    }
+    if !failed.is_empty() {
+        let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).collect();
+        bail!("{} of {total} programs failed: {}", failed.len(), names.join(", "));
+    }
+    Ok(outcomes)
+}
+
+fn tell(outcome: Option<&Outcome>, done: usize, total: usize) {
+    let Some(outcome) = outcome else { return };
+    let sign = if outcome.failure.is_none() { green("✔") } else { red("✘ failed") };
+    let tests = outcome.tests;
+    let counts = match tests.passed + tests.failed {
+        0 => String::new(),
+        _ if tests.failed == 0 => format!(", {} passed", tests.passed),
+        _ => format!(", {} passed, {} failed", tests.passed, tests.failed),
+    };
+    let took = format!("({}{counts})", spell(outcome.took));
+    eprintln!("{sign} {done}/{total} {} {}", outcome.name, dim(&took));
+}
+
+fn one(mut job: Job, log: PathBuf) -> Outcome {
+    let begun = Instant::now();
+    let ended = start(&mut job.command, &log);
+    let said = std::fs::read(&log).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let (processor, failure) = match ended {
+        Ok((processor, None)) => (processor, None),
+        Ok((processor, Some(status))) => (processor, Some(format!("{}\n{status}", excerpt(&said)))),
+        Err(error) => (Duration::ZERO, Some(format!("{error:#}"))),
+    };
+    Outcome { name: job.name, took: begun.elapsed(), processor, tests: Tests::of(&said), failure }
+}
+
+/// Runs a command to its end: what it took of processors, and how it ended unless well.
+fn start(command: &mut Command, log: &PathBuf) -> anyhow::Result<(Duration, Option<String>)> {
+    let file = File::create(log).with_context(|| log.display().to_string())?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let mut child = command.spawn().context("it cannot be started")?;
+    let id = Pid::from_raw(i32::try_from(child.id())?);
+    // What it took is known until it was waited for.
+    waitid(Id::Pid(id), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).context("cannot wait")?;
+    let processor = processor_time(id).unwrap_or_default();
+    let status = child.wait()?;
+    Ok((processor, (!status.success()).then(|| format!("it ended with {status}"))))
+}
+
+/// Seconds of processors of a process that has ended, and of the children that it waited for.
+fn processor_time(id: Pid) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name may have spaces and parentheses; it is the second field.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: u64 =
+        fields.split_whitespace().skip(11).take(4).filter_map(|it| it.parse::<u64>().ok()).sum();
+    let a_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
+    Some(Duration::from_millis(ticks * 1000 / a_second.max(1)))
+}
+
+/// What explains a failure: of a program with tests from the first failure on, else the end.
+fn excerpt(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    let first = lines.iter().position(|line| *line == "failures:").unwrap_or_default();
+    let lines = &lines[first..];
+    let from = lines.len().saturating_sub(LINES);
+    let mut text = lines[from..].join("\n");
+    if from > 0 {
+        text.insert_str(0, &format!("({from} lines before are left out)\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job { name: name.to_owned(), command }
+    }
+
+    #[test]
+    fn every_job_runs_and_a_failure_is_named_with_what_it_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        let jobs = vec![
+            shell("bad", "echo so it was; exit 3"),
+            shell(
+                "good",
+                &format!(
+                    "echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 x' > {0}; cat {0}",
+                    mark.display()
+                ),
+            ),
+        ];
+        let error = run(jobs, 1).unwrap_err().to_string();
+        assert_eq!(error, "1 of 2 programs failed: bad");
+        assert!(mark.is_file());
+        let outcome = one(shell("bad", "echo so it was; exit 3"), folder.path().join("log"));
+        assert_eq!(outcome.failure.unwrap(), "so it was\nit ended with exit status: 3");
+    }
+
+    #[test]
+    fn results_are_counted_and_failures_begin_where_they_are_listed() {
+        let said = "test a ... ok\nfailures:\n---- b\nbecause\ntest result: FAILED. 1 passed; 2 failed; 3 ignored; 0 measured\n";
+        assert_eq!(Tests::of(said), Tests { passed: 1, failed: 2, skipped: 3 });
+        assert!(excerpt(said).starts_with("failures:\n---- b\nbecause\n"));
+    }
+
+    #[test]
+    fn what_a_job_takes_of_processors_is_told() {
+        let work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let folder = tempfile::tempdir().unwrap();
+        let outcome = one(shell("work", work), folder.path().join("log"));
+        assert!(outcome.failure.is_none() && outcome.processor > Duration::ZERO);
+    }
+}

@@ -1,0 +1,164 @@
+//! What is run of what was compiled.
+//!
+//! Here: programs with unit tests; stories, a module of them in a process of its own; what is no test. Elsewhere: running
+//! them (`jobs`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+use super::build::TestProgram;
+use super::changed::Selection;
+use super::jobs::Job;
+use crate::tool::{CONFORMANCE, STRESS, Tool};
+
+/// The package of the stories.
+const STORIES: &str = "e2e";
+
+/// The folder in which stories collect the requests of windlass (`e2e::harness::requests`).
+const REQUESTS: &str = "WINDLASS_REQUESTS";
+
+/// The variable that names the program, so that nothing compiles it again (`e2e::operator`).
+const PROGRAM: &str = "WINDLASS_BIN";
+
+/// How many stories of a module run at once: they mostly wait, so more than there are processors.
+const AT_ONCE: &str = "8";
+
+/// How many cuts of each scenario the sample of the crash law has.
+const CUTS: &str = "4";
+const CUTS_THOROUGH: &str = "16";
+
+/// Modules that run first, since they take longest.
+const LONGEST: [&str; 6] =
+    ["releases", "stories", "releases_alone", "notifications", "cli", "sources"];
+
+/// What jobs are made from.
+pub(super) struct Scope<'a> {
+    pub(super) tests: &'a [TestProgram],
+    pub(super) selection: &'a Selection,
+    pub(super) filter: Option<&'a str>,
+    pub(super) is_thorough: bool,
+    /// Where requests are collected.
+    pub(super) requests: &'a Path,
+}
+
+fn is_stories(program: &TestProgram) -> bool {
+    program.package == STORIES && program.is_integration
+}
+
+fn command(program: &TestProgram) -> anyhow::Result<Command> {
+    let mut command = Command::new(&program.path);
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    command.env(PROGRAM, program_of_windlass()?);
+    Ok(command)
+}
+
+/// The program as it was compiled.
+fn program_of_windlass() -> anyhow::Result<std::path::PathBuf> {
+    Tool("windlass").path()
+}
+
+/// Tests that need no control plane, a job for each program.
+///
+/// # Errors
+/// There is no compiler.
+pub(super) fn units(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+    let programs = scope.tests.iter().filter(|it| !is_stories(it));
+    let job = |program: &TestProgram| {
+        let mut command = command(program)?;
+        command.args(scope.filter);
+        let target = if program.target == program.package.replace('-', "_")
+            || program.target == program.package
+        {
+            String::new()
+        } else {
+            format!(" {}", program.target)
+        };
+        Ok(Job { name: format!("{}{target}", program.package), command })
+    };
+    programs.map(job).collect()
+}
+
+/// The stories: a job for each module, which is a process with a control plane of its own.
+///
+/// # Errors
+/// The program does not list its tests, or has none.
+pub(super) fn stories(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+    let Some(program) = scope.tests.iter().find(|it| is_stories(it)) else { return Ok(Vec::new()) };
+    let output = Command::new(&program.path).args(["--list", "--format=terse"]).output();
+    let output = output.context("the stories cannot be listed")?;
+    ensure!(output.status.success(), "the stories cannot be listed");
+    let modules = modules(&String::from_utf8_lossy(&output.stdout));
+    ensure!(!modules.is_empty(), "there are no stories");
+    let mut jobs = Vec::new();
+    for (module, names) in modules {
+        let is_wanted = |name: &&String| {
+            scope.filter.is_none_or(|filter| name.contains(filter))
+                && scope.selection.has_story(name)
+        };
+        let names: Vec<&String> = names.iter().filter(is_wanted).collect();
+        if names.is_empty() {
+            continue;
+        }
+        let mut command = command(program)?;
+        command.args(["--test-threads", AT_ONCE, "--exact"]).args(names);
+        command.env(REQUESTS, scope.requests);
+        jobs.push(Job { name: format!("stories {module}"), command });
+    }
+    let place = |job: &Job| {
+        let module = job.name.trim_start_matches("stories ");
+        LONGEST.iter().position(|it| *it == module).unwrap_or(LONGEST.len())
+    };
+    jobs.sort_by_key(place);
+    Ok(jobs)
+}
+
+/// Names of tests by their module, from lines such as `releases::drift::it_is_corrected: test`.
+fn modules(listed: &str) -> BTreeMap<String, Vec<String>> {
+    let mut modules: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let (module, _) = name.split_once("::").unwrap_or((name, ""));
+        modules.entry(module.to_owned()).or_default().push(name.to_owned());
+    }
+    modules
+}
+
+/// What is no test: recorded charts and overlays, random input, and on a control plane crashes and random operations.
+///
+/// # Errors
+/// A tool is not where cargo puts it.
+pub(super) fn beyond_tests(scope: &Scope<'_>, has_cluster: bool) -> anyhow::Result<Vec<Job>> {
+    let job = |name: &str, tool: Tool, arguments: &[&str]| {
+        let mut command = Command::new(tool.path()?);
+        command.args(arguments);
+        command.env(PROGRAM, program_of_windlass()?);
+        Ok::<_, anyhow::Error>(Job { name: name.to_owned(), command })
+    };
+    let mut jobs = vec![
+        job("our charts and overlays, as recorded", CONFORMANCE, &["recorded"])?,
+        job("what tenants write, changed at random", STRESS, &["fuzz", "all"])?,
+    ];
+    if has_cluster {
+        let cuts = if scope.is_thorough { CUTS_THOROUGH } else { CUTS };
+        jobs.push(job("crash law, a sample", STRESS, &["crash", "--sample", cuts, "--jobs", "3"])?);
+        jobs.push(job("soak, two minutes", STRESS, &["soak", "--minutes", "2"])?);
+    }
+    Ok(jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stories_are_put_together_by_their_module() {
+        let listed =
+            "releases::drift::a: test\nreleases_alone::b: test\nreleases::c: test\nx: benchmark\n";
+        let modules = modules(listed);
+        let names: Vec<&str> = modules.keys().map(String::as_str).collect();
+        assert_eq!(names, ["releases", "releases_alone"]);
+        assert_eq!(modules["releases"], ["releases::drift::a", "releases::c"]);
+    }
+}
