@@ -1,6 +1,7 @@
 //! What the handlers of windlass itself make of what they see: a time, the answer to a Prometheus query, a Job.
 //!
-//! Nothing is remembered between two checks but the time of the event, so that a restart changes nothing.
+//! Nothing is remembered between two checks but the time of the event and, in its status, that its Job was begun, so that a
+//! restart changes nothing.
 
 use std::time::Duration;
 
@@ -109,8 +110,30 @@ pub fn promoted(found: Finding, created: Time, duration: Duration, now: Time) ->
     }
 }
 
+/// What is done about the Job of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobTask {
+    /// It is noted that the Job is begun, then it is created.
+    Begin,
+    /// Nothing: it is this far.
+    Judge(Finding),
+}
+
+/// What is done about the Job of an event, which runs once. `is_begun` is whether it was noted before it was created: a Job
+/// that is absent afterwards may have run, since a TTL or anybody else may have deleted it.
+pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> JobTask {
+    match (job, is_begun) {
+        (Some(job), _) => JobTask::Judge(completion(job)),
+        (None, false) => JobTask::Begin,
+        (None, true) => JobTask::Judge(Finding::Bad(format!(
+            "the outcome of Job {name} is unknown: it was begun and does not exist; a Job that is deleted before its end was \
+             observed is not created again"
+        ))),
+    }
+}
+
 /// How far a Job is.
-pub fn completion(job: &Value) -> Finding {
+fn completion(job: &Value) -> Finding {
     let conditions = job["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let holds =
         |kind: &str| conditions.iter().find(|it| it["type"] == kind && it["status"] == "True");
@@ -193,6 +216,18 @@ mod tests {
         assert_eq!(promoted(bad.clone(), created, minute, at(0)), bad);
         assert!(matches!(pause(created, minute, at(59)), Finding::Wait(_)));
         assert!(matches!(pause(created, minute, at(60)), Finding::Good(_)));
+    }
+
+    #[test]
+    fn a_job_that_was_begun_is_not_begun_again() {
+        assert_eq!(job_task("j", false, None), JobTask::Begin);
+        let running = json!({"metadata": {"name": "j"}});
+        for is_begun in [false, true] {
+            let judged = JobTask::Judge(Finding::Wait("Job j runs".to_owned()));
+            assert_eq!(job_task("j", is_begun, Some(&running)), judged);
+        }
+        let JobTask::Judge(Finding::Bad(why)) = job_task("j", true, None) else { panic!() };
+        assert!(why.starts_with("the outcome of Job j is unknown: "), "{why}");
     }
 
     #[test]

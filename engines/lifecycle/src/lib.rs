@@ -18,7 +18,7 @@ mod select;
 mod variables;
 
 pub use ask::{Ask, Dismissed, Question, Revision, Stand, dismissed};
-pub use check::{Bounds, Finding, completion, measurement, pause, promoted};
+pub use check::{Bounds, Finding, JobTask, job_task, measurement, pause, promoted};
 pub use event::{Approval, Event, State, event_name};
 pub use judge::{Answer, Outcome, Verdict, judge};
 pub use phase::Phase;

@@ -47,13 +47,17 @@ impl Variables {
         String::from_utf8(filled).map_err(|_| "it is not UTF-8".to_owned())
     }
 
-    /// Environment variables, by name.
+    /// Environment variables by name, with values as the `env` of a container has them.
+    ///
+    /// Kubernetes puts other variables of the container in place of `$(NAME)` there, and `$` in place of `$$`.
     pub fn environment(&self) -> BTreeMap<String, String> {
-        let own = self.own.iter().map(|(name, value)| (spelled("LIFECYCLE_", name), value.clone()));
+        let literal = |value: &String| value.replace('$', "$$");
+        let own =
+            self.own.iter().map(|(name, value)| (spelled("LIFECYCLE_", name), literal(value)));
         let parameters = self
             .parameters
             .iter()
-            .map(|(name, value)| (spelled("LIFECYCLE_PARAMETER_", name), value.clone()));
+            .map(|(name, value)| (spelled("LIFECYCLE_PARAMETER_", name), literal(value)));
         own.chain(parameters).collect()
     }
 }
@@ -154,5 +158,30 @@ mod tests {
         ];
         assert_eq!(names, wanted);
         assert_eq!(environment["LIFECYCLE_SUBJECT"], "web");
+    }
+
+    /// What a container gets as the value of a variable: `Expand` of Kubernetes' `third_party/forked/golang/expansion`, with
+    /// a secret in each variable that is named.
+    fn expanded(value: &str) -> String {
+        let (mut expanded, mut rest) = (String::new(), value);
+        while let Some((before, after)) = rest.split_once('$') {
+            expanded.push_str(before);
+            let name = after.strip_prefix('(').and_then(|it| it.split_once(')'));
+            (expanded, rest) = match (after.strip_prefix('$'), name) {
+                (Some(after), _) => (expanded + "$", after),
+                (None, Some((_, after))) => (expanded + "secret", after),
+                (None, None) => (expanded + "$", after),
+            };
+        }
+        expanded + rest
+    }
+
+    #[test]
+    fn a_parameter_names_no_other_variable_of_the_container() {
+        assert_eq!(expanded("$(TOKEN) $$(TOKEN)"), "secret $(TOKEN)");
+        for value in ["$(TOKEN)", "$$(TOKEN)", "$$$(TOKEN)", "a$", "$", "$$", "${TOKEN}", "7"] {
+            let environment = variables(value).environment();
+            assert_eq!(expanded(&environment["LIFECYCLE_PARAMETER_RATE"]), value);
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Events that windlass itself answers, on the interface that other controllers have: it writes the status of the event, and
 //! who waits for it is woken by that.
 //!
-//! Each open event has a task, which mostly sleeps. Nothing is remembered between two checks, so a restart changes nothing.
+//! Each open event has a task, which mostly sleeps. Nothing is remembered between two checks but what the status of the
+//! event has, so a restart changes nothing.
 //!
-//! Here: which events are handled, and their status. Below: one check (`check`). Elsewhere: what it means (engine
+//! Here: which events are handled, and their status. Below: one check (`check`), Jobs (`job`). Elsewhere: what it means (engine
 //! `lifecycle`).
 
 mod check;
+mod job;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

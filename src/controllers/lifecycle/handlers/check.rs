@@ -1,6 +1,6 @@
 //! One check of what the handler of a Lifecycle waits for.
 //!
-//! Elsewhere: what it means (engine `lifecycle`), when there is another one (`super`).
+//! Elsewhere: what it means (engine `lifecycle`), when there is another one (`super`), Jobs (`job.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -17,21 +17,19 @@ use gocel::Expression;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use kube::core::{Resource as _, ResourceExt as _};
-use lifecycle::{Finding, Place, Variables, completion, measurement, pause, promoted};
+use lifecycle::{Finding, Place, Variables, measurement, pause, promoted};
 use objects::{Gvk, Object};
 use reconcile::{Rest, Time};
 use serde_json::{Value, json};
 use sources::http::{Clients, Tls};
 use url::Url;
 
-use super::{Handler, INTERVAL};
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
+use super::{Handler, INTERVAL, job};
 use crate::cluster::kind::OurKind;
 use crate::controllers::context::Context;
 use crate::controllers::exchange::{Letter, send};
 use crate::controllers::expressions::on_thread;
-use crate::controllers::lifecycle::MANAGER;
+use crate::controllers::lifecycle::table::Table;
 use crate::controllers::reference::References;
 use crate::controllers::target::Wanted;
 
@@ -313,71 +311,15 @@ impl Check<'_> {
         let mut references = References::new(&context.watcher);
         let target = context.targets.of(&wanted, &mut references).await;
         let target = target.map_err(|rest| rested(&rest))?;
-        let jobs = Resource {
-            gvk: Gvk::new("batch/v1", "Job"),
-            plural: "jobs".to_owned(),
-            namespaced: true,
-            watchable: true,
-        };
-        let wanted = self.job_of(job, &namespace)?;
-        let shown = |error: ClusterError| error.to_string();
-        let found = target.cluster.get(&jobs, &namespace, wanted.name()).await.map_err(shown)?;
-        let found = match found {
-            Some(found) => found,
-            None => target
-                .cluster
-                .create_object(&jobs, &wanted, MANAGER, true)
-                .await
-                .map_err(|error| format!("Job {} cannot be created: {error}", wanted.name()))?,
-        };
-        let found = found.into_value();
-        let uid = self.event.uid().unwrap_or_default();
-        let owners = found["metadata"]["ownerReferences"].as_array();
-        let is_its = owners.is_some_and(|all| all.iter().any(|it| it["uid"] == uid));
-        if !is_its {
-            let name = wanted.name();
-            return Err(format!("Job {name} exists and does not belong to this event; delete it"));
-        }
-        Ok(completion(&found))
-    }
-
-    fn job_of(&self, job: &JobHandler, namespace: &str) -> Result<Object, String> {
-        let event = self.event;
-        let mut value = json!({"apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {}, "spec": job.template.spec});
-        for key in ["labels", "annotations"] {
-            if let Some(of) = job.template.metadata.get(key) {
-                value["metadata"][key] = of.clone();
-            }
-        }
-        value["metadata"]["name"] = job_name(&event.name_any()).into();
-        value["metadata"]["namespace"] = namespace.into();
-        // With the event goes its Job.
-        value["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": LifecycleEvent::api_version(&()), "kind": LifecycleEvent::kind(&()),
-            "name": event.name_any(), "uid": event.uid(), "controller": true,
-        }]);
         let variables = self.variables.environment();
-        for kind in ["initContainers", "containers"] {
-            let containers = value.pointer_mut(&format!("/spec/template/spec/{kind}"));
-            for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
-                let Some(container) = container.as_object_mut() else { continue };
-                let env = container.entry("env").or_insert_with(|| json!([]));
-                let Some(env) = env.as_array_mut() else { continue };
-                env.extend(
-                    variables.iter().map(|(name, value)| json!({"name": name, "value": value})),
-                );
-            }
-        }
-        Object::new(value).map_err(|error| format!("spec.handler.job.template: {error}"))
+        let wanted = job::manifest(job, self.event, &namespace, &variables)?;
+        // What the watch has seen since this task began: the Job may have been begun by the one before.
+        let name = self.event.name_any();
+        let seen = context.shared::<Table<LifecycleEvent>>().get(&namespace, &name);
+        let seen = seen.filter(|it| it.uid() == self.event.uid());
+        let event = seen.as_deref().unwrap_or(self.event);
+        job::check(&context.cluster, &target.cluster, event, &wanted).await
     }
-}
-
-/// The name of the Job of an event. It becomes a label of Pods, which is shorter than the name of an event may be.
-fn job_name(event: &str) -> String {
-    let (begin, digest) = event.rsplit_once('-').unwrap_or((event, ""));
-    let begin: String = begin.chars().take(46).collect();
-    format!("{}-{digest}", begin.trim_end_matches(['.', '-']).replace('.', "-"))
 }
 
 fn rested(rest: &Rest) -> String {

@@ -1,0 +1,147 @@
+//! Jobs before an API server on loopback from which they disappear.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::body::Body;
+
+use super::*;
+use crate::cluster::double::{Asked, answering};
+
+const JOBS: &str = "/apis/batch/v1/namespaces/apps/jobs";
+const STATUS: &str =
+    "/apis/lifecycle.windlass.dev/v1alpha1/namespaces/apps/lifecycleevents/web-0123/status";
+
+/// What is in the cluster.
+struct State {
+    event: Value,
+    job: Option<Value>,
+    created: usize,
+    refuses: bool,
+}
+
+#[derive(Clone)]
+struct Server(Arc<Mutex<State>>);
+
+fn refusal(code: u16, reason: &str) -> (u16, Value) {
+    let details = json!({"name": "web-0123"});
+    let text = "refused";
+    (
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+            "message": text, "details": details}),
+    )
+}
+
+impl Server {
+    fn new() -> Self {
+        let event = json!({"apiVersion": "lifecycle.windlass.dev/v1alpha1", "kind": "LifecycleEvent",
+            "metadata": {"name": "web-0123", "namespace": "apps", "uid": "u", "resourceVersion": "7"},
+            "spec": {"lifecycle": "l"}, "status": {"phase": "Running"}});
+        Self(Arc::new(Mutex::new(State { event, job: None, created: 0, refuses: false })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn event(&self) -> LifecycleEvent {
+        serde_json::from_value(self.state().event.clone()).unwrap()
+    }
+
+    fn answer(&self, (request, body): Asked) -> (u16, Value) {
+        let mut state = self.state();
+        match request.split_once('?').map_or(request.as_str(), |(path, _)| path) {
+            path if *path == format!("GET {JOBS}/web-0123") => match &state.job {
+                Some(job) => (200, job.clone()),
+                None => refusal(404, "NotFound"),
+            },
+            path if *path == format!("POST {JOBS}") => {
+                let is_tried = request.contains("dryRun=All");
+                if state.refuses && !is_tried {
+                    return refusal(403, "Forbidden");
+                }
+                if !is_tried {
+                    state.created += 1;
+                    state.job = Some(body.clone());
+                }
+                (201, body)
+            }
+            path if *path == format!("PATCH {STATUS}") => {
+                let version = body["metadata"]["resourceVersion"].clone();
+                if !version.is_null() && version != state.event["metadata"]["resourceVersion"] {
+                    return refusal(409, "Conflict");
+                }
+                state.event["status"]["steps"] = body["status"]["steps"].clone();
+                state.event["metadata"]["resourceVersion"] = "8".into();
+                (200, state.event.clone())
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    async fn check(&self, cluster: &Cluster, event: &LifecycleEvent) -> Result<Finding, String> {
+        let job: JobHandler =
+            serde_json::from_value(json!({"template": {"spec": {"ttlSecondsAfterFinished": 0,
+            "template": {"spec": {"containers": [{"name": "c"}]}}}}}))
+            .unwrap();
+        let variables = BTreeMap::from([("LIFECYCLE_SUBJECT".to_owned(), "web".to_owned())]);
+        let wanted = manifest(&job, event, "apps", &variables).unwrap();
+        check(cluster, cluster, event, &wanted).await
+    }
+}
+
+async fn cluster(server: &Server) -> Cluster {
+    let server = server.clone();
+    answering(move |asked| {
+        let (code, body) = server.answer(asked);
+        (code, Body::from(body.to_string()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_job_that_a_ttl_removed_is_not_created_again() {
+    let server = Server::new();
+    let cluster = cluster(&server).await;
+    let stale = server.event();
+    let created = server.check(&cluster, &stale).await;
+    assert_eq!(created, Ok(Finding::Wait("Job web-0123 was created".to_owned())));
+    let job = server.state().job.clone().unwrap();
+    assert_eq!(job["spec"].get("ttlSecondsAfterFinished"), None);
+    assert_eq!(
+        job["spec"]["template"]["spec"]["containers"][0]["env"],
+        json!([{"name": "LIFECYCLE_SUBJECT", "value": "web"}])
+    );
+    let runs = server.check(&cluster, &server.event()).await;
+    assert_eq!(runs, Ok(Finding::Wait("Job web-0123 runs".to_owned())));
+    server.state().job = None;
+    let Ok(Finding::Bad(why)) = server.check(&cluster, &server.event()).await else { panic!() };
+    assert!(why.contains("is unknown"), "{why}");
+    // Whoever has not seen that it was begun cannot begin it, either.
+    let why = server.check(&cluster, &stale).await.unwrap_err();
+    assert!(why.contains("is not created"), "{why}");
+    assert_eq!(server.state().created, 1);
+}
+
+#[tokio::test]
+async fn a_job_that_is_refused_is_tried_again() {
+    let server = Server::new();
+    let cluster = cluster(&server).await;
+    server.state().refuses = true;
+    let why = server.check(&cluster, &server.event()).await.unwrap_err();
+    assert!(why.starts_with("Job web-0123 cannot be created: "), "{why}");
+    server.state().refuses = false;
+    assert!(server.check(&cluster, &server.event()).await.is_ok());
+    assert_eq!(server.state().created, 1);
+}
+
+#[tokio::test]
+async fn a_job_of_somebody_else_is_left_alone() {
+    let server = Server::new();
+    let cluster = cluster(&server).await;
+    server.state().job = Some(json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "web-0123", "namespace": "apps"}}));
+    let why = server.check(&cluster, &server.event()).await.unwrap_err();
+    assert!(why.contains("does not belong to this event"), "{why}");
+    assert_eq!(server.state().created, 0);
+}
