@@ -239,10 +239,14 @@ fn changes(of: &AuditChanges) -> String {
 }
 
 fn cause(of: &AuditCause) -> String {
-    match &of.object {
+    let cause = match &of.object {
         Some(object) => format!("{}:{object}", of.type_.as_str()),
         None => of.type_.as_str().to_owned(),
-    }
+    };
+    // An annotation names the user, and whoever may write it can name anybody.
+    let user = of.claimed_user.as_ref().map(|user| format!(" by {user} (claimed)"));
+    let reason = of.reason.as_ref().map(|reason| format!(": {reason}"));
+    cause + &user.unwrap_or_default() + &reason.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -272,6 +276,18 @@ mod tests {
         let audits = selected(found, None, None).unwrap();
         let text = crate::cli::table::at_both_widths(|on| table(&audits, true, on));
         expect_test::expect_file!["goldens/audit.txt"].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_cause_names_the_user_who_is_claimed_to_have_asked_and_why() {
+        let cause = |of: Value| cause(&serde_json::from_value(of).unwrap());
+        assert_eq!(cause(json!({"type": "Failure"})), "Failure");
+        assert_eq!(
+            cause(json!({"type": "Values", "object": "Secret/apps/v"})),
+            "Values:Secret/apps/v"
+        );
+        let asked = json!({"type": "Request", "claimedUser": "alice", "reason": "incident-1234"});
+        assert_eq!(cause(asked), "Request by alice (claimed): incident-1234");
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::controllers::kind::REQUESTED_AT;
 pub(super) struct Args {
     #[command(flatten)]
     chosen: Chosen,
+    /// Reason, kept in the audit
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// First reconcile the sources that the object gets its files from
     #[arg(long)]
     with_source: bool,
@@ -161,6 +164,7 @@ async fn ask(
     let token = jiff::Timestamp::now().to_string();
     let mut annotations = Map::new();
     annotations.insert(REQUESTED_AT.to_owned(), token.clone().into());
+    annotations.insert(::reconcile::REQUESTED_REASON.to_owned(), args.reason.clone().into());
     let is_release = object.kind() == "HelmRelease";
     for (key, _) in [(FORCE_AT, args.force), (RESET_AT, args.reset)].iter().filter(|it| it.1) {
         if is_release {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use ::reconcile::{ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use ::reconcile::{REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
 use anyhow::{bail, ensure};
 use cause::related;
 use clap::Args as ClapArgs;
@@ -27,6 +27,9 @@ use crate::settings::Settings;
 pub(super) struct Args {
     #[command(flatten)]
     chosen: Chosen,
+    /// Reason, kept in the audit
+    #[arg(long, value_name = "TEXT", conflicts_with = "release")]
+    reason: Option<String>,
     /// Wait until each is reconciled
     #[arg(long)]
     wait: bool,
@@ -110,6 +113,7 @@ fn is_suspended(object: &Object) -> bool {
 fn resume(args: &Args) -> anyhow::Result<ExitCode> {
     let annotations = json!({
         SUSPENDED_BY: null, SUSPENDED_REASON: null, SUSPENDED_UNTIL: null, ROLLBACK: null,
+        REQUESTED_REASON: args.reason,
     });
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
     args.chosen.scope.place.run(async |site| {

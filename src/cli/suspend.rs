@@ -10,7 +10,9 @@ use cause::{hold, related};
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use objects::Object;
-use reconcile::{Hold, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use reconcile::{
+    Hold, REQUESTED_BY, REQUESTED_REASON, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
+};
 use serde_json::{Value, json};
 
 use super::complete;
@@ -184,7 +186,7 @@ pub(super) async fn each(
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
 
-/// Patches an object, only if it is still the one that was read.
+/// Patches an object, only if it is still the one that was read. Annotations say who asks, for audits; the patch may say why.
 ///
 /// # Errors
 /// The server's refusal, such as of a field that the kind does not have.
@@ -194,15 +196,35 @@ pub(super) async fn change(
     object: &Object,
     patch: &Value,
 ) -> anyhow::Result<Object> {
-    let mut patch = patch.clone();
-    patch["metadata"]["uid"] = object.uid().into();
+    let user = site.cluster.own_name().await.ok();
+    let patch = requested(patch.clone(), object.uid(), user);
     let at = (object.namespace(), object.name());
     Ok(site.cluster.merge_patch_strictly(&target.resource, at, &patch, MANAGER).await?)
+}
+
+/// A patch of the object with this uid that says who asks. What an earlier user said does not hold for it.
+fn requested(mut patch: Value, uid: &str, user: Option<String>) -> Value {
+    patch["metadata"]["uid"] = uid.into();
+    let annotations = &mut patch["metadata"]["annotations"];
+    annotations[REQUESTED_BY] = user.into();
+    annotations[REQUESTED_REASON] = annotations[REQUESTED_REASON].take();
+    patch
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_patch_says_who_asks_and_never_who_asked_before() {
+        let of = |patch: Value, user: Option<&str>| requested(patch, "u", user.map(str::to_owned));
+        let patch = of(json!({"spec": {"suspend": false}}), Some("alice"));
+        let annotations = json!({REQUESTED_BY: "alice", REQUESTED_REASON: null});
+        assert_eq!(patch["metadata"], json!({"uid": "u", "annotations": annotations}));
+        let asked = json!({"metadata": {"annotations": {"a": "b", REQUESTED_REASON: "mended"}}});
+        let annotations = json!({"a": "b", REQUESTED_BY: null, REQUESTED_REASON: "mended"});
+        assert_eq!(of(asked, None)["metadata"]["annotations"], annotations);
+    }
 
     #[test]
     fn an_end_is_a_time_or_a_duration_and_in_the_future() {

@@ -8,6 +8,7 @@
 pub(crate) mod finalize;
 mod observation;
 mod pause;
+mod suspensions;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -295,8 +296,10 @@ impl<K: Applied> Session<K> {
         if let Some(pause) = self.pause(&object) {
             return Ok(Some(pause));
         }
+        let is_expired = hold::of(&*object).is_some_and(|hold| hold.is_expired(self.began));
         let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
         let Some(object) = lifted else { return Ok(None) };
+        self.audit_suspension(&object, is_expired).await;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
         let needed = self.context.dependencies.named_by(&*object, is_blocked);
         self.set_edges(&object, needed.as_deref().unwrap_or_default());

@@ -17,13 +17,14 @@ use std::time::Duration;
 use apply::changes::{Change, Listing, What, list};
 use crds::Time as When;
 use crds::release::{
-    AuditApproval, AuditCause, AuditChange, AuditChangeKind, AuditChanges, AuditLifecycle,
-    AuditOperation, AuditState, ReleaseAudit, ReleaseAuditSpec,
+    AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
+    AuditLifecycle, AuditOperation, AuditState, ReleaseAudit, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::core::Resource as _;
 use objects::{Gvk, Masking, Object};
-use reconcile::Time;
+use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, Time};
+use release::origin::Request;
 use sha2::{Digest as _, Sha256};
 
 use super::context::Context;
@@ -190,7 +191,8 @@ async fn repay(context: &Context) {
             let Some(audit) = owed.all().pop_front() else { break };
             let Creation { outcome, text, is_owed, .. } = create(context, &audit).await;
             if is_owed {
-                owed.all().push_front(audit);
+                // The others come first: it may be this one that is not taken.
+                owed.all().push_back(audit);
                 break;
             }
             context.metrics.audited(outcome);
@@ -287,8 +289,14 @@ fn object(namespace: &str, name: &str, spec: ReleaseAuditSpec) -> Result<Object,
 fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
     spec.message = spec.message.map(|text| cut(&text, MESSAGE));
     for cause in &mut spec.causes {
-        let AuditCause { object, version, manager, .. } = cause;
-        for (text, most) in [(object, 2 * TEXT), (version, 2 * TEXT), (manager, TEXT / 2)] {
+        let AuditCause { type_: _, object, version, manager, claimed_user, reason } = cause;
+        for (text, most) in [
+            (object, 2 * TEXT),
+            (version, 2 * TEXT),
+            (manager, TEXT / 2),
+            (claimed_user, TEXT),
+            (reason, 2 * TEXT),
+        ] {
             *text = text.take().map(|it| cut(&it, most));
         }
     }
@@ -413,6 +421,45 @@ pub(crate) fn stretch(now: Time) -> i64 {
 pub(crate) fn correction_key(stretch: i64, changes: &[Change]) -> String {
     let objects: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
     format!("correct {stretch} {}", objects.join(" "))
+}
+
+/// What a user asked of an object by an annotation; `None` without it. Another annotation names the user, and counts only if
+/// the same program wrote it.
+pub(crate) fn request(meta: &ObjectMeta, key: &str) -> Option<Request> {
+    let at = meta.annotations.as_ref()?.get(key)?;
+    let manager = manager_of_annotation(meta, key);
+    // A rollback comes after a suspension, which has the reason.
+    let of_hold = || claim(meta, &manager, (SUSPENDED_BY, SUSPENDED_REASON));
+    let asked = (key == ROLLBACK).then(of_hold).flatten();
+    let asked = asked.or_else(|| claim(meta, &manager, (REQUESTED_BY, REQUESTED_REASON)));
+    Some(Request { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
+}
+
+/// Who asked for something and why, as two annotations say that this field manager wrote.
+pub(crate) fn claim(
+    meta: &ObjectMeta,
+    manager: &str,
+    (user, reason): (&str, &str),
+) -> Option<Request> {
+    let annotation = |key: &str| {
+        let text = meta.annotations.as_ref()?.get(key)?;
+        let is_its = !manager.is_empty() && manager_of_annotation(meta, key) == manager;
+        is_its.then(|| cut(text.trim(), TEXT)).filter(|text| !text.is_empty())
+    };
+    let (user, reason) = (annotation(user)?, annotation(reason).unwrap_or_default());
+    Some(Request { user, reason, ..Request::default() })
+}
+
+/// A request as a reason for an operation.
+pub(crate) fn requested(of: Request) -> AuditCause {
+    AuditCause {
+        type_: AuditCauseKind::Request,
+        object: None,
+        version: text(of.at),
+        manager: text(of.manager),
+        claimed_user: text(of.user),
+        reason: text(of.reason),
+    }
 }
 
 /// The field manager that last changed the spec of an object; empty if that is unknown.

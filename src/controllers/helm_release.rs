@@ -240,7 +240,7 @@ impl Applied for HelmRelease {
         let report = report::report(&object, &run);
         let (before, held) = held.map_or((report.before, Vec::new()), |it| (it.before, it.events));
         let events: Vec<Event> = held.iter().map(report::event).chain(report.event).collect();
-        for event in &events {
+        for event in events.iter().chain(&report.logged) {
             report::log(&object, event);
         }
         applier::Report { object, before, after: report.after, events }

@@ -31,14 +31,17 @@ use std::sync::Arc;
 use apply::Inventory;
 use apply::ignore::Rules;
 use crds::ResourceInventory;
+use crds::helm::HelmRelease;
 use golang::value::Map;
 use helm::chart::Chart;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Node, Rest};
 use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
 use release::status::{Report, Status};
+use release::target::Target as ReleaseTarget;
 use release::{Desired, Journal, Record};
 
 use self::action_options::ActionOptions;
@@ -162,6 +165,20 @@ impl Wish {
         }
         live
     }
+}
+
+/// Where the release of a HelmRelease is and what it is called, as the spec says.
+pub(crate) fn target_of(object: &HelmRelease) -> ReleaseTarget {
+    let spec = &object.spec;
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    ReleaseTarget::of(
+        &name,
+        &namespace,
+        &text(&spec.release_name),
+        &text(&spec.target_namespace),
+        &text(&spec.storage_namespace),
+    )
 }
 
 /// The inventory of a revision: its objects but hooks, and the CRDs that came with its chart.

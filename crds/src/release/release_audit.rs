@@ -157,7 +157,7 @@ choice! {
         Install = "Install",
         /// The next revision of a release.
         Upgrade = "Upgrade",
-        /// The return to an earlier revision of a release, after a failure.
+        /// The return to an earlier revision of a release, after a failure or on request.
         Rollback = "Rollback",
         /// The tests of a release.
         Test = "Test",
@@ -169,6 +169,10 @@ choice! {
         Delete = "Delete",
         /// Objects that were changed by others are as they were applied.
         CorrectDrift = "CorrectDrift",
+        /// A user suspended the object.
+        Suspend = "Suspend",
+        /// The object is no longer suspended.
+        Resume = "Resume",
     }
 }
 
@@ -197,6 +201,16 @@ pub struct AuditCause {
     #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub manager: Option<String>,
+
+    /// The user who asked, as an annotation claims that the same field manager wrote.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub claimed_user: Option<String>,
+
+    /// Why, in the words of the user.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub reason: Option<String>,
 }
 
 choice! {

@@ -48,7 +48,7 @@ pub use node::Node;
 pub use reason::Reason;
 pub use rest::{Rest, Wake};
 pub use retries::Retries;
-pub use rollback::{ROLLBACK, Rollback};
+pub use rollback::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback};
 pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout, seed};
 pub use schedule_times::{ScheduleTimes, ScheduleTimesError};
 pub use time::Time;

@@ -6,6 +6,10 @@ use std::fmt;
 
 /// The annotation that asks a suspended object to roll a release back.
 pub const ROLLBACK: &str = "windlass.dev/rollback";
+/// The annotation that says who asked last for a rollback or a reconciliation, or resumed the object.
+pub const REQUESTED_BY: &str = "windlass.dev/requested-by";
+/// The annotation that says why.
+pub const REQUESTED_REASON: &str = "windlass.dev/requested-reason";
 
 /// A release goes back from its newest revision to an earlier one.
 ///

@@ -226,12 +226,14 @@ pub fn ended(
 
 /// Whether the status tells how an operation ended that is over.
 ///
-/// An installation or upgrade that went well is seen by its revision in the history. What failed was counted, and must not be
-/// counted again, so of that only the journal says whether it was told.
+/// An installation or upgrade that went well is seen by its revision in the history, or not at all if somebody has changed
+/// what it made: then there is nothing to tell any more. What failed was counted, and must not be counted again, so of that
+/// only the journal says whether it was told.
 pub fn is_told(status: &Status, record: &Record, journal: &Journal) -> bool {
     let went_well = journal.action.is_release() && journal.failure.is_none();
+    let is_changed = record.info.status != Life::Deployed;
     let is_known = || status.history.iter().any(|known| known.tells_of(record));
-    journal.accounted || went_well && is_known()
+    journal.accounted || went_well && (is_changed || is_known())
 }
 
 /// Puts what is stored into the history.

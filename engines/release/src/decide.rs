@@ -3,7 +3,7 @@
 //! | state | seen by | done |
 //! |---|---|---|
 //! | Absent | no record, or the last is uninstalled | install, unless it failed too often |
-//! | Locked | the last record is pending, and no operation of ours | unlock |
+//! | Locked | the last record is pending or being uninstalled, and no operation of ours | unlock |
 //! | Unmanaged | there are records, and not those that the status remembers | forget the history, upgrade |
 //! | Failed | the last record failed, or a test did that counts | retry, or remediate |
 //! | OutOfSync | another chart, version, values, post-renderers or common metadata | upgrade, unless it failed too often |
@@ -137,15 +137,16 @@ pub fn state(
     };
     let record = last.record.as_ref();
     let life = &record.info.status;
-    if life.is_pending() {
+    // Differs(flux): there nobody acts on a removal that somebody left unfinished, nor can it be upgraded.
+    if life.is_pending() || *life == Life::Uninstalling {
         return Ok(State::Locked(life.clone()));
     }
-    let uninstalled = State::Absent("found uninstalled release in storage");
+    // Differs(flux): there a record that somebody else wrote is upgraded first, which fails, and is absent afterwards.
+    if *life == Life::Uninstalled {
+        return Ok(State::Absent("found uninstalled release in storage"));
+    }
     let Some(known) = latest(&status.history) else {
-        return Ok(match life {
-            Life::Uninstalled => uninstalled,
-            _ => State::Unmanaged("found existing release in storage"),
-        });
+        return Ok(State::Unmanaged("found existing release in storage"));
     };
     match known.matches(record)? {
         Match::Same => {}
@@ -154,7 +155,10 @@ pub fn state(
     }
     match life {
         Life::Failed => Ok(State::Failed("")),
-        Life::Uninstalled => Ok(uninstalled),
+        // Differs(flux): there nobody acts on it, although Helm can upgrade it.
+        Life::Superseded => {
+            Ok(State::OutOfSync("the release that superseded the last one is gone"))
+        }
         Life::Deployed => deployed(desired, status, record, known, drift),
         other => Err(StateError::Status(other.clone())),
     }

@@ -22,6 +22,9 @@ pub struct Origin {
     /// The reconciliation that an annotation requests and that was not handled yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
+    /// The rollback that an annotation requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<Request>,
     /// The source, as `Kind/namespace/name`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
@@ -33,7 +36,7 @@ pub struct Origin {
     pub values: BTreeMap<String, String>,
 }
 
-/// A reconciliation that was requested by annotation.
+/// A reconciliation or rollback that was requested by annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Request {
     /// The value of the annotation.
@@ -41,6 +44,12 @@ pub struct Request {
     /// The field manager that wrote it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manager: String,
+    /// Who requested it, as another annotation claims.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// Why, in the words of the user.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -497,7 +497,10 @@ impl Run<'_> {
                             cannot remediate failed release";
                 Verdict::Rest(Rest::Stalled(status::MISSING_ROLLBACK_TARGET, text.to_owned()))
             }
-            Decision::Unlock(life) => self.unlock(status, &life)?,
+            Decision::Unlock(life) => match self.being_removed() {
+                Some(rest) => rest,
+                None => self.unlock(status, &life)?,
+            },
             Decision::Drift { digest, text } => self.drift(status, digest, &text),
             Decision::Begin(action, target) => {
                 let mut status = status.clone();
@@ -627,6 +630,25 @@ impl Run<'_> {
         let (why, text) =
             said.unwrap_or_else(|| (status::RECONCILE_ERROR, "the release was undone".to_owned()));
         Verdict::Rest(Rest::Failed(why, text, Wake::at(self.later(wait))))
+    }
+
+    /// Where a run rests while another client may still be uninstalling the release: for as long as that may take here.
+    fn being_removed(&self) -> Option<Verdict<Step>> {
+        let Desired { uninstall, .. } = self.desired;
+        let last = self.observed.revisions.last().filter(|last| last.journal.is_none())?;
+        let record = last.record.as_ref();
+        let began =
+            record.info.deleted.as_ref().filter(|_| record.info.status == Life::Uninstalling);
+        let began = began.and_then(crate::record::Timestamp::whole_second)?;
+        let until = began.saturating_add(uninstall.timeout).unwrap_or(Time::MAX);
+        (began..until).contains(&self.observed.now).then(|| {
+            let text = format!(
+                "another client began to uninstall release {} at {began}; unless that ends by {until}, it counts as \
+                 interrupted, and the release is upgraded",
+                record.full_name()
+            );
+            Verdict::Rest(Rest::Blocked(status::PENDING_RELEASE, text, Wake::at(until)))
+        })
     }
 
     fn unlock(&self, status: &Status, life: &Life) -> Result<Verdict<Step>, DigestError> {

@@ -430,10 +430,9 @@ impl World {
                 (format!("purge {versions:?}"), None)
             }
             Step::Unlock { version, description } => {
-                if let Some((record, journal)) = self.records.get_mut(version) {
+                if let Some((record, _)) = self.records.get_mut(version) {
                     record.info.status = Life::Failed;
                     record.info.description.clone_from(description);
-                    *journal = None;
                 }
                 (format!("unlock v{version}"), None)
             }

@@ -21,12 +21,21 @@ use crate::controllers::context::Context;
 /// How often audits are listed.
 const EVERY: Duration = Duration::from_secs(600);
 
+/// After so many audits that it refuses one after the other, an archive is taken for one that takes none.
+const REFUSED_IN_A_ROW: usize = 3;
+
+/// The uid of an audit.
+type Uid = String;
+
+/// How often audits were refused that should go.
+type Refusals = BTreeMap<Uid, u32>;
+
 /// An audit, as far as its end depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kept {
     namespace: String,
     name: String,
-    uid: String,
+    uid: Uid,
     /// Of whom.
     subject: String,
     created: Time,
@@ -75,10 +84,7 @@ enum SweepError {
 impl SweepError {
     /// The next one would not fare better now.
     fn is_general(&self) -> bool {
-        match self {
-            Self::Cluster(error) => error.is_busy(),
-            Self::Archive(..) => true,
-        }
+        matches!(self, Self::Cluster(error) if error.is_busy())
     }
 
     /// Without the CRD there are none.
@@ -98,8 +104,9 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
                 return;
             }
         };
+        let mut refused = Refusals::new();
         loop {
-            if let Err(error) = sweep(&context, archive.as_ref()).await
+            if let Err(error) = sweep(&context, archive.as_ref(), &mut refused).await
                 && !error.is_unserved()
             {
                 tracing::error!(error = %error, "failed to delete old ReleaseAudits, retrying later");
@@ -111,7 +118,11 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
     stop.run_until_cancelled(work).await;
 }
 
-async fn sweep(context: &Context, archive: Option<&Archive>) -> Result<(), SweepError> {
+async fn sweep(
+    context: &Context,
+    archive: Option<&Archive>,
+    refused: &mut Refusals,
+) -> Result<(), SweepError> {
     let settings = &context.settings;
     let namespace = match settings.watch_all_namespaces {
         true => "",
@@ -136,23 +147,38 @@ async fn sweep(context: &Context, archive: Option<&Archive>) -> Result<(), Sweep
         }
         Ok(cluster.delete(audits, &namespace, &name, &uid).await?)
     };
-    delete_all(gone, delete).await
+    delete_all(gone, refused, delete).await
 }
 
-/// Deletes audits one after the other. A refusal keeps none of the others, and is retried with the next sweep; a server
-/// that is busy ends this one, and so does an archive that takes nothing.
+/// Deletes audits one after the other, those that were `refused` most come last. A refusal keeps none of the others, and is
+/// retried with the next sweep; a server that is busy ends this one, and so does an archive that takes nothing.
 ///
 /// # Errors
 /// The first refusal.
-async fn delete_all<F>(gone: Vec<Kept>, delete: impl Fn(Kept) -> F) -> Result<(), SweepError>
+async fn delete_all<F>(
+    mut gone: Vec<Kept>,
+    refused: &mut Refusals,
+    delete: impl Fn(Kept) -> F,
+) -> Result<(), SweepError>
 where
     F: Future<Output = Result<(), SweepError>>,
 {
-    let mut first = Ok(());
+    *refused = gone.iter().filter_map(|it| refused.remove_entry(&it.uid)).collect();
+    gone.sort_by_key(|audit| refused.get(&audit.uid).copied());
+    let (mut first, mut in_a_row) = (Ok(()), 0);
     for audit in gone {
-        match delete(audit).await {
-            Err(error) if error.is_general() => return first.and(Err(error)),
-            deleted => first = first.and(deleted),
+        let uid = audit.uid.clone();
+        let Err(error) = delete(audit).await else {
+            refused.remove(&uid);
+            in_a_row = 0;
+            continue;
+        };
+        *refused.entry(uid).or_default() += 1;
+        in_a_row += usize::from(matches!(error, SweepError::Archive(..)));
+        let is_general = error.is_general();
+        first = first.and(Err(error));
+        if is_general || in_a_row == REFUSED_IN_A_ROW {
+            break;
         }
     }
     first
@@ -169,7 +195,7 @@ mod tests {
         Kept {
             namespace: "apps".to_owned(),
             name: name.to_owned(),
-            uid: String::new(),
+            uid: name.to_owned(),
             subject: subject.to_owned(),
             created: Time::from_second(second).unwrap(),
         }
@@ -214,15 +240,43 @@ mod tests {
                 std::future::ready(answer)
             };
             let gone = ["a", "b", "c", "d"].map(|name| kept("web", name, 0)).into();
-            let error = delete_all(gone, delete).await.unwrap_err().to_string();
+            let refused = &mut Refusals::new();
+            let error = delete_all(gone, refused, delete).await.unwrap_err().to_string();
             (asked.into_inner().unwrap(), error)
         };
         assert_eq!(run(403).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(409).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(503).await, ("ab".to_owned(), "b".to_owned()), "the server is busy");
-        assert!(
-            delete_all(Vec::new(), |_| std::future::ready(Ok::<(), SweepError>(()))).await.is_ok()
-        );
+        let (mut refused, done) = (Refusals::new(), |_| std::future::ready(Ok(())));
+        assert!(delete_all(Vec::new(), &mut refused, done).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn audits_that_the_archive_refuses_keep_no_other_however_many_they_are() {
+        let mut refused = Refusals::new();
+        let mut there: Vec<Kept> =
+            ('a'..='j').map(|name| kept("web", &name.to_string(), 0)).collect();
+        let mut sweep = async |is_refused: fn(&str) -> bool| {
+            let asked = Mutex::new(String::new());
+            let delete = |audit: Kept| {
+                asked.lock().unwrap().push_str(&audit.name);
+                let error = || sources::bucket::Error::Account("no".to_owned());
+                std::future::ready(match is_refused(&audit.name) {
+                    true => Err(SweepError::Archive(audit.name, error())),
+                    false => Ok(()),
+                })
+            };
+            assert!(delete_all(there.clone(), &mut refused, delete).await.is_err());
+            let asked = asked.into_inner().unwrap();
+            there.retain(|audit| is_refused(&audit.name) || !asked.contains(&audit.name));
+            asked
+        };
+        // Those of the first letters are refused, which is as if the archive took nothing.
+        let is_refused = |name: &str| name < "f";
+        assert_eq!(sweep(is_refused).await, "abc");
+        assert_eq!(sweep(is_refused).await, "defghijabc");
+        assert_eq!(sweep(is_refused).await, "dea");
+        assert!(there.iter().all(|audit| is_refused(&audit.name)) && there.len() == 5);
     }
 
     #[test]

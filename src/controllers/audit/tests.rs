@@ -153,3 +153,32 @@ fn what_a_refusal_means_is_read_from_it() {
         assert_eq!(classified(&error), outcome, "{error}");
     }
 }
+
+#[test]
+fn a_request_has_the_user_that_the_same_program_names() {
+    let meta = |annotations: serde_json::Value, managers: [(&str, &str); 2]| -> ObjectMeta {
+        let wrote = managers.map(|(key, manager)| {
+            let key = format!("f:{key}");
+            json!({"manager": manager, "operation": "Update", "time": "2026-11-01T00:00:00Z",
+                "fieldsV1": {"f:metadata": {"f:annotations": {key: {}}}}})
+        });
+        serde_json::from_value(json!({"annotations": annotations, "managedFields": wrote})).unwrap()
+    };
+    let asked = |key: &str, by: &str, managers: [&str; 2]| {
+        let annotations = json!({key: "5->3", by: "alice"});
+        let meta = meta(annotations, [(key, managers[0]), (by, managers[1])]);
+        let asked = request(&meta, key).unwrap();
+        assert_eq!((asked.at.as_str(), asked.manager.as_str()), ("5->3", managers[0]));
+        asked.user
+    };
+    let at = crate::controllers::kind::REQUESTED_AT;
+    assert_eq!(asked(at, REQUESTED_BY, ["windlass", "windlass"]), "alice");
+    assert_eq!(asked(ROLLBACK, REQUESTED_BY, ["windlass", "windlass"]), "alice");
+    // It is of an earlier request by another program.
+    assert_eq!(asked(at, REQUESTED_BY, ["flux", "windlass"]), "");
+    assert_eq!(asked(at, REQUESTED_BY, ["", ""]), "");
+    // Who suspends asks for rollbacks only.
+    assert_eq!(asked(ROLLBACK, SUSPENDED_BY, ["windlass", "windlass"]), "alice");
+    assert_eq!(asked(at, SUSPENDED_BY, ["windlass", "windlass"]), "");
+    assert_eq!(request(&ObjectMeta::default(), at), None);
+}

@@ -71,4 +71,4 @@ pub(super) fn source(
 }
 
 /// The source has nothing yet.
-const SOURCE_NOT_READY: reconcile::Reason = reconcile::Reason::new("SourceNotReady");
+pub(super) const SOURCE_NOT_READY: reconcile::Reason = reconcile::Reason::new("SourceNotReady");

@@ -11,6 +11,7 @@ use reconcile::{Condition, Rest, Status as Truth, Time, Wake, reason};
 use release::Desired;
 use release::status::{Event as ReleaseEvent, Progress, Report as Told};
 
+use super::chart::SOURCE_NOT_READY;
 use super::status;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::{conditions_of, listed, status_of};
@@ -101,6 +102,8 @@ pub(in crate::controllers) struct Report {
     pub(in crate::controllers) before: HelmReleaseStatus,
     pub(in crate::controllers) after: HelmReleaseStatus,
     pub(in crate::controllers) event: Option<Event>,
+    /// What is in the log only.
+    pub(in crate::controllers) logged: Option<Event>,
 }
 
 /// Derives status and event from where a run came to rest.
@@ -128,8 +131,18 @@ pub(in crate::controllers) fn report(object: &HelmRelease, run: &Run<'_>) -> Rep
     if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
         after.set_observed_generation(generation);
     }
-    let event = run_event(&had, run, summary.map(|said| said.text));
-    Report { before, after, event }
+    let told = run_event(&had, run, summary.map(|said| said.text));
+    let (event, logged) = match is_only_logged(run.rest) {
+        true => (None, told),
+        false => (told, None),
+    };
+    Report { before, after, event, logged }
+}
+
+/// Parity(flux): whoever creates a HelmRelease mostly creates its source as well, so that the source has nothing yet is no
+/// event.
+fn is_only_logged(rest: &Rest) -> bool {
+    matches!(rest, Rest::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
 }
 
 /// What a run tells that no action told.
@@ -172,5 +185,37 @@ pub(in crate::controllers) fn log(object: &HelmRelease, event: &Event) {
                 "{text}"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(rest: &Rest) -> [Option<String>; 2] {
+        let object: HelmRelease = serde_json::from_value(json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": "apps", "generation": 1},
+            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
+        }))
+        .unwrap();
+        let run =
+            Run { rest, desired: None, helm_chart: None, running: None, now: Time::UNIX_EPOCH };
+        let report = report(&object, &run);
+        [report.event, report.logged].map(|event| event.map(|it| it.message))
+    }
+
+    #[test]
+    fn that_a_source_has_nothing_yet_is_logged_and_no_event() {
+        let text = || "HelmChart/apps/c is not ready: it has no artifact".to_owned();
+        for why in [SOURCE_NOT_READY, reason::ARTIFACT_FAILED] {
+            assert_eq!(told(&Rest::Blocked(why, text(), Wake::default())), [None, Some(text())]);
+        }
+        let waits = Rest::Blocked(reason::DEPENDENCY_NOT_READY, text(), Wake::default());
+        assert_eq!(told(&waits), [Some(text()), None]);
+        let failed = Rest::Failed(reason::ARTIFACT_FAILED, text(), Wake::default());
+        assert_eq!(told(&failed), [Some(text()), None]);
     }
 }

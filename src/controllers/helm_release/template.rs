@@ -12,14 +12,13 @@ use crds::source::{
 };
 use crds::{GoDuration, Reconciled as _};
 use kube::core::ResourceExt as _;
-use objects::{Gvk, Object};
+use objects::{Object, ObjectId};
 use reconcile::{Node, Rest, Wake, reason};
 use serde_json::Value;
 
 use super::{OWNERSHIP, origin};
-use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
-use crate::controllers::catalog::SOURCES;
+use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_named;
 use crate::events::{Event, Severity};
@@ -267,7 +266,7 @@ fn taken(context: &Context, chart: &Node, other: &Node) -> Rest {
     );
     let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
     let wake = Wake::on([other.clone()]).and_at(again.unwrap_or(reconcile::Time::MAX));
-    Rest::Blocked(reason::ARTIFACT_FAILED, text, wake)
+    Rest::Failed(reason::ARTIFACT_FAILED, text, wake)
 }
 
 /// Applies a HelmChart and tells of it.
@@ -311,15 +310,21 @@ pub(super) async fn remove(context: &Context, object: &HelmRelease) -> Result<()
     Ok(())
 }
 
+/// A HelmChart as it is now. Without its CustomResourceDefinition there is none, as when Flux's definitions are deleted in any
+/// order: the path is not served then, which proves nothing by itself.
+async fn there(cluster: &Cluster, node: &Node) -> Result<Option<Object>, ClusterError> {
+    let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
+    cluster.get_by_id(&id, "v1").await
+}
+
 /// Deletes a HelmChart that was made for the HelmRelease.
 ///
 /// Differs(flux): there any HelmChart goes whose name a status has; here its labels have to say whose it is. So one in
 /// another namespace goes as well where references have been forbidden since, and the HelmRelease can.
 async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<(), ClusterError> {
-    let found = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await?;
-    let Some(chart) = found else { return Ok(()) };
+    let Some(chart) = there(&context.cluster, node).await? else { return Ok(()) };
     let place = place(node);
-    if !is_of(&chart, object) {
+    if !origin(object).iter().all(|(key, value)| chart.label(key) == Some(value)) {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
         tracing::info!(
             name,
@@ -331,10 +336,8 @@ async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<
         );
         return Ok(());
     }
-    let resource =
-        context.cluster.resource(&Gvk::new(&format!("{SOURCES}/v1"), &node.kind)).await?;
-    let uid = chart.uid().unwrap_or_default();
-    context.cluster.delete(&resource, &node.namespace, &node.name, &uid).await?;
+    let resource = context.cluster.resource(&chart.gvk()).await?;
+    context.cluster.delete(&resource, &node.namespace, &node.name, chart.uid()).await?;
     announce(context, object, "HelmChartDeleted", format!("deleted HelmChart '{place}'"));
     Ok(())
 }

@@ -30,6 +30,7 @@ use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::releaser::audit::origin;
 use crate::controllers::releaser::postrender;
+pub(crate) use crate::controllers::releaser::target_of as target;
 use crate::settings::Settings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
@@ -132,20 +133,6 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
         install_retry: read("spec.install.strategy.retryInterval", install_retry, RETRY_INTERVAL)?,
         upgrade_retry: read("spec.upgrade.strategy.retryInterval", upgrade_retry, RETRY_INTERVAL)?,
     })
-}
-
-/// Where the release is and what it is called, as the spec says.
-pub(crate) fn target(object: &HelmRelease) -> Target {
-    let spec = &object.spec;
-    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-    let text = |given: &Option<String>| given.clone().unwrap_or_default();
-    Target::of(
-        &name,
-        &namespace,
-        &text(&spec.release_name),
-        &text(&spec.target_namespace),
-        &text(&spec.storage_namespace),
-    )
 }
 
 /// What is wanted of the release. `suspended` is what the gate makes of `spec.suspend` and holds.

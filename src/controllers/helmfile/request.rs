@@ -13,7 +13,7 @@ use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use crds::{GoDuration, Time};
 use helmfile::Operation;
 use kube::core::ResourceExt as _;
-use reconcile::{ROLLBACK, Rest, Wake};
+use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rest, Wake};
 use release::snapshot;
 use release::status::Status;
 use sha2::{Digest as _, Sha256};
@@ -131,6 +131,11 @@ pub(super) fn as_helm_release<K: Model>(
     if let Some(requested) = helmfile.annotations().get(REQUESTED_AT) {
         let annotations = meta.annotations.get_or_insert_default();
         annotations.insert(REQUESTED_AT.to_owned(), requested.clone());
+    }
+    for key in [REQUESTED_BY, REQUESTED_REASON] {
+        if let Some(text) = helmfile.annotations().get(key) {
+            meta.annotations.get_or_insert_default().insert(key.to_owned(), text.clone());
+        }
     }
     if let Some(rollback) = rollback(helmfile, key) {
         let annotations = meta.annotations.get_or_insert_default();

@@ -9,7 +9,7 @@ use crds::windlass::HTTPArchive;
 use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
-use objects::Gvk;
+use objects::ObjectId;
 use reconcile::{Conditions, Reason, Rest, Wake, reason};
 
 use super::Learned;
@@ -159,10 +159,15 @@ pub(super) async fn withdraw(
 ) -> Result<(), ClusterError> {
     context.shared::<Memories<Learned>>().forget(&crate::controllers::kind::node_of(&**object));
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await?;
-    let Some(external) = found.filter(|external| is_of(external, object)) else { return Ok(()) };
-    let gvk = Gvk::new(&format!("{SOURCES}/v1"), "ExternalArtifact");
-    let resource = context.cluster.resource(&gvk).await?;
+    let id = ObjectId::new(&namespace, &name, SOURCES, "ExternalArtifact");
+    // Without its CustomResourceDefinition there is none, which no answer of the path tells.
+    let Some(found) = context.cluster.get_by_id(&id, "v1").await? else { return Ok(()) };
+    let resource = context.cluster.resource(&found.gvk()).await?;
+    let external: Result<ExternalArtifact, _> = serde_json::from_value(found.into_value());
+    let external = external.map_err(|error| ClusterError::NoAnswer(error.to_string()))?;
+    if !is_of(&external, object) {
+        return Ok(());
+    }
     let uid = external.uid().unwrap_or_default();
     context.cluster.delete(&resource, &namespace, &name, &uid).await
 }

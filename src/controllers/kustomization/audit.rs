@@ -22,9 +22,7 @@ use reconcile::{Condition, READY, Rest, Status, Time};
 
 use super::retry::Judged;
 use super::{Ended, Session, resolve};
-use crate::controllers::audit::{
-    self, listed, manager_of_annotation, manager_of_spec, text, took, when,
-};
+use crate::controllers::audit::{self, listed, manager_of_spec, text, took, when};
 use crate::controllers::kind::{Controlled as _, REQUESTED_AT};
 use crate::controllers::marks;
 use crate::controllers::record::conditions_of;
@@ -114,13 +112,8 @@ fn causes(object: &Kustomization, revision: &str) -> Vec<AuditCause> {
             ..of(AuditCauseKind::Spec)
         });
     }
-    if marks::is_asked(object) {
-        causes.push(AuditCause {
-            version: object.annotations().get(REQUESTED_AT).cloned(),
-            manager: text(manager_of_annotation(meta, REQUESTED_AT)),
-            ..of(AuditCauseKind::Request)
-        });
-    }
+    let request = audit::request(meta, REQUESTED_AT).filter(|_| marks::is_asked(object));
+    causes.extend(request.map(audit::requested));
     if causes.is_empty() {
         // The same revision and spec build something else: a variable is another.
         causes.push(of(AuditCauseKind::Values));

@@ -330,6 +330,8 @@ fn events(
         }
         Rest::Running(..) => {}
         Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) if is_told => {}
+        // Parity(flux): whoever creates an object mostly creates its source as well, so this is in the log only.
+        Rest::Blocked(reason::ARTIFACT_FAILED, ..) => {}
         Rest::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
         Rest::Failed(why, text, _) | Rest::Stalled(why, text) => {
             events.push(Event { severity: Severity::Error, ..info(why.as_str(), text.clone()) });

@@ -11,18 +11,15 @@ use crds::release::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
-use reconcile::Node;
+use reconcile::{Node, ROLLBACK};
 use release::audit::{self as told, Cause, Made, Outcome, Span};
-use release::origin::Request;
 use release::status::Refused;
 use release::{Action, Desired, Origin, Record};
 
 use super::Owner;
 use super::members::{self, POLICY};
 use super::world::World;
-use crate::controllers::audit::{
-    self, answer, count, cut, manager_of_annotation, manager_of_spec, text, took, when,
-};
+use crate::controllers::audit::{self, answer, count, cut, manager_of_spec, text, took, when};
 use crate::controllers::kind::REQUESTED_AT;
 
 fn operation(action: Action) -> AuditOperation {
@@ -53,11 +50,7 @@ fn cause(of: Cause) -> AuditCause {
             version: text(version),
             ..plain(AuditCauseKind::Values)
         },
-        Cause::Request { at, manager } => AuditCause {
-            version: text(at),
-            manager: text(manager),
-            ..plain(AuditCauseKind::Request)
-        },
+        Cause::Request(request) => audit::requested(request),
         Cause::Failure => plain(AuditCauseKind::Failure),
         Cause::Deletion => plain(AuditCauseKind::Deletion),
     }
@@ -96,11 +89,14 @@ fn named(of: &lifecycle::Revision) -> AuditState {
 
 /// What an operation begins with, as far as its owner's metadata tell.
 pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
-    let asked = meta.annotations.as_ref().and_then(|all| all.get(REQUESTED_AT));
-    let request = asked
-        .map(|at| Request { at: cut(at, 200), manager: manager_of_annotation(meta, REQUESTED_AT) });
     let generation = meta.generation.unwrap_or_default();
-    Origin { generation, manager: manager_of_spec(meta), request, ..Origin::default() }
+    Origin {
+        generation,
+        manager: manager_of_spec(meta),
+        request: audit::request(meta, REQUESTED_AT),
+        rollback: audit::request(meta, ROLLBACK),
+        ..Origin::default()
+    }
 }
 
 /// What an audit is about: an owner, and its release by name and namespace.

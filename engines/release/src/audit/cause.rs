@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::journal::{Action, Journal};
-use crate::origin::Origin;
+use crate::origin::{Origin, Request};
 use crate::record::Record;
 use crate::revisions::Revision;
 
@@ -32,12 +32,7 @@ pub enum Cause {
         version: String,
     },
     /// A user asked for it by an annotation.
-    Request {
-        /// The value of the annotation.
-        at: String,
-        /// Who wrote it.
-        manager: String,
-    },
+    Request(Request),
     /// The operation before it failed.
     Failure,
     /// The release is to go.
@@ -50,7 +45,10 @@ pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revisi
     let spec = || Cause::Spec { generation: origin.generation, manager: origin.manager.clone() };
     let mut causes = match journal.action {
         Action::Install | Action::Test => vec![spec()],
-        Action::Rollback | Action::UninstallRemediation => return vec![Cause::Failure],
+        Action::Rollback => {
+            return vec![origin.rollback.clone().map_or(Cause::Failure, Cause::Request)];
+        }
+        Action::UninstallRemediation => return vec![Cause::Failure],
         Action::Uninstall => return vec![Cause::Deletion],
         Action::Upgrade => {
             let mut causes = changed(record, origin, before);
@@ -63,9 +61,7 @@ pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revisi
             causes
         }
     };
-    if let Some(request) = &origin.request {
-        causes.push(Cause::Request { at: request.at.clone(), manager: request.manager.clone() });
-    }
+    causes.extend(origin.request.clone().map(Cause::Request));
     // The counter is that of this failure, if it were one.
     if journal.failures > 1 {
         causes.push(Cause::Failure);

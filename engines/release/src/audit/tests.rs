@@ -20,6 +20,7 @@ fn origin(generation: i64, revision: &str, values: &str) -> Origin {
         generation,
         manager: "kubectl".to_owned(),
         request: None,
+        rollback: None,
         source: "HelmChart/apps/web".to_owned(),
         revision: revision.to_owned(),
         values,
@@ -100,15 +101,23 @@ fn an_upgrade_is_caused_by_what_differs_from_the_one_before() {
 
 #[test]
 fn requests_and_failures_are_causes() {
-    let asked = Request { at: "now".to_owned(), manager: "flux".to_owned() };
-    let begun = Origin { request: Some(asked), ..origin(1, "1.0.0", "7") };
+    let asked = |at: &str| Request {
+        at: at.to_owned(),
+        manager: "windlass".to_owned(),
+        user: "alice".to_owned(),
+        reason: "incident-1234".to_owned(),
+    };
+    let begun = Origin { request: Some(asked("now")), ..origin(1, "1.0.0", "7") };
     let forced = Journal { failures: 3, ..journal(Action::Upgrade, begun) };
     let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &forced);
-    let request = Cause::Request { at: "now".to_owned(), manager: "flux".to_owned() };
-    assert_eq!(audit.causes, [request, Cause::Failure]);
+    assert_eq!(audit.causes, [Cause::Request(asked("now")), Cause::Failure]);
     let rolled = journal(Action::Rollback, origin(1, "1.0.0", "7"));
     let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &rolled);
     assert_eq!(audit.causes, [Cause::Failure]);
+    let begun = Origin { rollback: Some(asked("2->1")), ..origin(1, "1.0.0", "7") };
+    let rolled = journal(Action::Rollback, begun);
+    let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &rolled);
+    assert_eq!(audit.causes, [Cause::Request(asked("2->1"))], "a person asked for it");
 }
 
 #[test]

@@ -57,10 +57,12 @@ fn a_state_follows_from_the_last_record() {
     assert_eq!(is(&[(1, "deployed")]), "InSync");
     assert_eq!(is(&[(1, "deployed"), (2, "failed")]), "Failed");
     assert_eq!(is(&[(1, "uninstalled")]), "Absent: found uninstalled release in storage");
-    for life in ["pending-install", "pending-upgrade", "pending-rollback"] {
+    for life in ["pending-install", "pending-upgrade", "pending-rollback", "uninstalling"] {
         assert_eq!(is(&[(1, life)]), format!("Locked: release with status '{life}'"));
     }
-    for life in ["superseded", "uninstalling", "unknown", "odd"] {
+    let text = "OutOfSync: the release that superseded the last one is gone";
+    assert_eq!(is(&[(1, "superseded")]), text);
+    for life in ["unknown", "odd"] {
         let text = format!("error: unable to determine state for release with status '{life}'");
         assert_eq!(is(&[(1, life)]), text);
     }

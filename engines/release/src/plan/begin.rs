@@ -9,7 +9,7 @@ use reconcile::Verdict;
 use crate::account;
 use crate::hold::{self, revision_of};
 use crate::journal::{Action, Journal, operation_id};
-use crate::operation::{self, Write, started};
+use crate::operation::{self, Place, Write, started};
 use crate::origin::Origin;
 use crate::record::{Record, Status as Life};
 use crate::revisions::Revision;
@@ -48,10 +48,7 @@ impl Run<'_> {
     /// The first revision, or the next one of a chart.
     fn begin_release(&self, action: Action, status: &Status) -> Verdict<Step> {
         let report = account::begun(self.desired, status, action);
-        let Desired { target, install, max_history, .. } = self.desired;
-        let revisions = &self.observed.revisions;
-        let replace = install.replace;
-        let place = match operation::place(action, &target.name, revisions, replace, *max_history) {
+        let place = match self.place(action) {
             Ok(place) => place,
             Err(error) => return self.fail_early(action, &report.status, &error),
         };
@@ -79,14 +76,22 @@ impl Run<'_> {
         }
     }
 
+    /// Where the revision of an installation or upgrade stands.
+    ///
+    /// Differs(flux): there nothing is installed over what is left of a release that was uninstalled, unless
+    /// `install.replace` is set. As `helm upgrade --install`.
+    fn place(&self, action: Action) -> Result<Place, String> {
+        let Desired { target, install, max_history, .. } = self.desired;
+        let revisions = &self.observed.revisions;
+        let is_left = |last: &Revision| last.record.info.status == Life::Uninstalled;
+        let replace = install.replace || revisions.last().is_some_and(is_left);
+        operation::place(action, &target.name, revisions, replace, *max_history)
+    }
+
     /// The name of an installation or upgrade that would begin, if lifecycles hold it before.
     pub(super) fn held_operation(&self, action: Action, status: &Status) -> Option<String> {
-        let Desired { target, install, max_history, lifecycles, .. } = self.desired;
-        lifecycles.before(action)?;
-        let revisions = &self.observed.revisions;
-        let place =
-            operation::place(action, &target.name, revisions, install.replace, *max_history)
-                .ok()?;
+        self.desired.lifecycles.before(action)?;
+        let place = self.place(action).ok()?;
         // Failures are counted as they are when it begins.
         Some(hold::held_operation(self.desired, status, action, place.version))
     }
@@ -151,7 +156,11 @@ impl Run<'_> {
         let action = Action::Rollback;
         let report = account::begun(self.desired, status, action);
         let version = last.record.version.saturating_add(1);
-        let journal = self.journal(action, version, Some(last.record.version), to, status);
+        let mut journal = self.journal(action, version, Some(last.record.version), to, status);
+        if !self.desired.requests.is_for(&journal) {
+            // It undoes a failure.
+            journal.origin.rollback = None;
+        }
         let prune = self.observed.revisions.prunable(self.desired.max_history);
         // What is rolled back to has to stay until that is done.
         let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();

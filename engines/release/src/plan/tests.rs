@@ -3,6 +3,7 @@
 
 mod lifecycles;
 mod others;
+mod records;
 mod rollbacks;
 
 use std::time::Duration;

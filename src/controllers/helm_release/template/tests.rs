@@ -231,3 +231,37 @@ fn other_namespaces_are_refused_where_that_is_forbidden() {
          apps in spec.chart.spec.sourceRef"
     );
 }
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// A cluster without HelmCharts, which has these CustomResourceDefinitions.
+async fn without_charts(definitions: &'static [&'static str]) -> Cluster {
+    crate::cluster::double::answering(move |(request, _)| {
+        let path = request.strip_prefix("GET ").unwrap();
+        let path = path.split_once('?').map_or(path, |(path, _)| path);
+        let listed = |name: &&str| json!({"metadata": {"name": name}});
+        let (code, body) = match path {
+            "/apis" => (200, json!({"kind": "APIGroupDiscoveryList", "items": []}).to_string()),
+            CRDS => {
+                let items: Vec<Value> = definitions.iter().map(listed).collect();
+                (200, json!({"kind": "PartialObjectMetadataList", "items": items}).to_string())
+            }
+            path if path.starts_with(CRDS) => {
+                (200, json!({"spec": {"names": {"kind": "HelmChart"}}}).to_string())
+            }
+            _ => (404, "404 page not found\n".to_owned()),
+        };
+        (code, axum::body::Body::from(body))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_chart_whose_kind_is_gone_is_gone() {
+    let (node, _) = chart_of(&json!({}));
+    assert!(there(&without_charts(&[]).await, &node).await.unwrap().is_none());
+    // One that is only not served lives on.
+    let cluster = without_charts(&["helmcharts.source.toolkit.fluxcd.io"]).await;
+    let error = there(&cluster, &node).await.unwrap_err().to_string();
+    assert!(error.contains("serves none of its versions"), "{error}");
+}

@@ -185,6 +185,21 @@ fn a_failure_is_told_once() {
 }
 
 #[test]
+fn that_a_source_has_nothing_yet_is_no_event() {
+    let text = "source 'GitRepository/apps/new' has no artifact yet".to_owned();
+    check(
+        json!({}),
+        &Rest::Blocked(reason::ARTIFACT_FAILED, text, Wake::at(time(60))),
+        &[],
+        &expect![[r#"
+            Reconciling=True ProgressingWithRetry: source 'GitRepository/apps/new' has no artifact yet
+            Ready=False ArtifactFailed: source 'GitRepository/apps/new' has no artifact yet
+            observedGeneration null
+            lastAppliedRevision null"#]],
+    );
+}
+
+#[test]
 fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
     let object = kustomization(first.after);

@@ -52,6 +52,26 @@ fn a_suspended_release_is_rolled_back_once_and_goes_on_when_it_is_resumed() {
 }
 
 #[test]
+fn the_journal_of_a_rollback_names_who_asked_for_it_and_that_of_a_remediation_nobody() {
+    let request = crate::origin::Request { user: "alice".to_owned(), ..Default::default() };
+    let mut world = asked(3, 1);
+    world.desired.origin.rollback = Some(request.clone());
+    world.settle();
+    let of =
+        |world: &World, version: i64| world.records[&version].1.clone().unwrap().origin.rollback;
+    assert_eq!(of(&world, 4), Some(request.clone()));
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
+    world.desired.origin.rollback = Some(request);
+    let mut world = failing_upgrade(world);
+    world.settle();
+    assert_eq!(world.records[&3].0.info.description, "Rollback to 1", "{:?}", world.log);
+    assert_eq!(of(&world, 3), None);
+}
+
+#[test]
 fn a_rollback_that_was_asked_for_survives_a_crash_at_every_step() {
     let mut whole = asked(3, 1);
     whole.settle();

@@ -1,0 +1,170 @@
+//! What becomes of records that somebody left behind: every status × who wrote it × what the HelmRelease knows of it.
+
+use super::*;
+use crate::snapshot::{Snapshot, SnapshotAction};
+
+/// Who wrote the record.
+#[derive(Debug, Clone, Copy)]
+enum Writer {
+    /// Helm or helm-controller, which write no journal.
+    Helm,
+    /// windlass for this HelmRelease; then somebody changed the record.
+    Own,
+    /// windlass for a HelmRelease that is gone.
+    Gone,
+}
+
+/// What the HelmRelease knows of the record.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// Nothing: it is new.
+    New,
+    /// The record as it is.
+    AsItIs,
+    /// The record as it was when it was deployed.
+    AsItWas,
+}
+
+fn world(life: &str, writer: Writer, known: Known) -> World {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    let (record, journal) = world.records.get_mut(&1).unwrap();
+    record.info.status = Life::parse(life);
+    match writer {
+        Writer::Helm => *journal = None,
+        Writer::Own => {}
+        Writer::Gone => journal.as_mut().unwrap().owner = "gone".to_owned(),
+    }
+    let snapshot = Snapshot::of(record, Some(SnapshotAction::Install), "").unwrap();
+    match known {
+        Known::New => world.status = Status::default(),
+        Known::AsItIs => world.status.history = vec![snapshot],
+        Known::AsItWas => {}
+    }
+    (world.log, world.events) = (Vec::new(), Vec::new());
+    world
+}
+
+/// What is done in some runs, and how the last of them rests.
+fn outcome(mut world: World) -> String {
+    let mut rest = None;
+    for _ in 0..8 {
+        let End::Rest(now) = world.run() else { panic!() };
+        let wake = now.wake().and_then(reconcile::Wake::earliest);
+        world.now = wake.unwrap_or(world.now).max(world.now);
+        rest = Some(now);
+    }
+    let is_begun = |line: &&String| line.starts_with("open") || line.starts_with("unlock");
+    let mut told: Vec<String> = world.log.iter().filter(is_begun).cloned().collect();
+    // An event that is told with each attempt is told once here.
+    let reason = |event: &String| event.split(' ').next().unwrap_or_default().to_owned();
+    let mut events: Vec<String> = world.events.iter().map(reason).collect();
+    events.dedup();
+    told.extend(events);
+    let rest = rest.unwrap();
+    let text = match rest.is_settled() {
+        true => "Ready".to_owned(),
+        false => rest.text().rsplit(": ").next().unwrap_or_default().to_owned(),
+    };
+    told.push(text);
+    told.join(", ")
+}
+
+/// What helm-controller 1.6.3 does about the same (`internal/reconcile/state.go`, `atomic_release.go` and Helm's
+/// refusals in `pkg/action`), where that is another thing.
+type Flux = Option<&'static str>;
+
+const UPGRADED: &str = "open v2, UpgradeSucceeded, Ready";
+const UNLOCKED: &str = "unlock v1, open v2, PendingRelease, UpgradeSucceeded, Ready";
+const INSTALLED: &str = "open v2, InstallSucceeded, Ready";
+const NONE_DEPLOYED: &str = "UpgradeFailed, \"web\" has no deployed releases";
+const NAME_IN_USE: &str = "InstallFailed, cannot reuse a name that is still in use";
+const NOT_ACTED_ON: &str = "unable to determine state for release";
+
+#[rustfmt::skip]
+const OUTCOMES: [(&str, Known, &str, Flux); 27] = [
+    // It is what is wished for, so it is taken over as it is.
+    ("deployed", Known::New, "InstallSucceeded, Ready", Some(UPGRADED)),
+    ("deployed", Known::AsItIs, "Ready", None),
+    ("deployed", Known::AsItWas, "Ready", None),
+    ("superseded", Known::New, UPGRADED, None),
+    ("superseded", Known::AsItIs, UPGRADED, Some(NOT_ACTED_ON)),
+    ("superseded", Known::AsItWas, UPGRADED, None),
+    ("failed", Known::New, UPGRADED, None),
+    ("failed", Known::AsItIs, UPGRADED, None),
+    ("failed", Known::AsItWas, UPGRADED, None),
+    ("uninstalled", Known::New, INSTALLED, Some(NAME_IN_USE)),
+    ("uninstalled", Known::AsItIs, INSTALLED, Some(NAME_IN_USE)),
+    ("uninstalled", Known::AsItWas, INSTALLED, Some(NONE_DEPLOYED)),
+    ("uninstalling", Known::New, UNLOCKED, Some(NONE_DEPLOYED)),
+    ("uninstalling", Known::AsItIs, UNLOCKED, Some(NOT_ACTED_ON)),
+    ("uninstalling", Known::AsItWas, UNLOCKED, Some(NONE_DEPLOYED)),
+    ("pending-install", Known::New, UNLOCKED, None),
+    ("pending-install", Known::AsItIs, UNLOCKED, None),
+    ("pending-install", Known::AsItWas, UNLOCKED, None),
+    ("pending-upgrade", Known::New, UNLOCKED, None),
+    ("pending-upgrade", Known::AsItIs, UNLOCKED, None),
+    ("pending-upgrade", Known::AsItWas, UNLOCKED, None),
+    ("pending-rollback", Known::New, UNLOCKED, None),
+    ("pending-rollback", Known::AsItIs, UNLOCKED, None),
+    ("pending-rollback", Known::AsItWas, UNLOCKED, None),
+    // Nobody knows what it means.
+    ("unknown", Known::New, NONE_DEPLOYED, None),
+    ("unknown", Known::AsItIs, "unable to determine state for release with status 'unknown'", None),
+    ("unknown", Known::AsItWas, NONE_DEPLOYED, None),
+];
+
+#[test]
+fn whoever_left_a_record_it_is_taken_over_or_the_status_says_why_not() {
+    for (life, known, wanted, flux) in OUTCOMES {
+        for writer in [Writer::Helm, Writer::Own, Writer::Gone] {
+            let told = outcome(world(life, writer, known));
+            assert_eq!(told, wanted, "{life} {writer:?} {known:?}");
+        }
+        // Nothing is done otherwise than there but what nobody there can finish, and what changes nothing.
+        let is_better =
+            |flux| [NONE_DEPLOYED, NAME_IN_USE, NOT_ACTED_ON].contains(&flux) || life == "deployed";
+        assert!(flux.is_none_or(is_better), "{life} {known:?}");
+    }
+}
+
+/// A HelmRelease that goes removes what it knows, whatever state its record is in, and nothing else.
+#[test]
+fn a_record_that_somebody_left_keeps_no_helm_release_from_going() {
+    for (life, known, _, _) in OUTCOMES {
+        for writer in [Writer::Helm, Writer::Own] {
+            let mut world = world(life, writer, known);
+            world.desired.deleted = true;
+            let rest = world.settle();
+            assert!(rest.is_settled(), "{life} {writer:?} {known:?}: {rest:?}");
+            let is_left = matches!(known, Known::New);
+            assert_eq!(!world.records.is_empty(), is_left, "{life} {writer:?} {known:?}");
+        }
+    }
+}
+
+#[test]
+fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
+    let mut world = world("uninstalling", Writer::Helm, Known::AsItWas);
+    let began = world.now - 60 * SECOND;
+    world.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
+    let End::Rest(Rest::Blocked(why, text, wake)) = world.run() else { panic!() };
+    assert_eq!(why, status::PENDING_RELEASE);
+    assert!(
+        text.starts_with("another client began to uninstall release apps/web.v1 at "),
+        "{text}"
+    );
+    assert_eq!(wake.earliest(), Some(began + 300 * SECOND));
+    assert!(world.log.is_empty());
+    world.now = began + 300 * SECOND;
+    assert!(world.settle().is_settled());
+    assert_eq!(world.log[0], "unlock v1");
+    // Whoever did it is gone, and so is nobody's clock in the future waited for.
+    for (writer, ago) in [(Writer::Gone, 60), (Writer::Helm, -60)] {
+        let mut world = super::records::world("uninstalling", writer, Known::AsItWas);
+        let began = world.now - SECOND * 60;
+        let began = if ago > 0 { began } else { began + 120 * SECOND };
+        world.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
+        assert!(world.settle().is_settled());
+    }
+}
