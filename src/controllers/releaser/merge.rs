@@ -3,37 +3,23 @@
 //! Three objects are merged: what the revision before said, what this one says, and what is there. What was said before
 //! and is not said any more goes; what is said is written; what others added stays.
 //!
-//! Source of the semantics: apimachinery `strategicpatch.CreateThreeWayMergePatch`. Lists whose items have a key in
-//! Kubernetes' schemas are merged by it; others are replaced. Differs(helm 4): the result is sent as a merge patch
+//! Source of the semantics: apimachinery `strategicpatch.CreateThreeWayMergePatch`. Lists whose items have a key in the
+//! types of built-in kinds are merged by it; others are replaced. Differs(helm 4): the result is sent as a merge patch
 //! (RFC 7386) of what differs from the live object, whatever its kind.
+
+mod table;
 
 use objects::Object;
 use serde_json::{Map, Value};
 
-/// The field by which items of a list are known, by the list's own field: those of Kubernetes' built-in kinds.
-///
-/// The last one that all items have is taken.
-const KEYS: [(&str, &[&str]); 12] = [
-    ("containers", &["name"]),
-    ("initContainers", &["name"]),
-    ("ephemeralContainers", &["name"]),
-    ("volumes", &["name"]),
-    ("imagePullSecrets", &["name"]),
-    ("env", &["name"]),
-    ("volumeMounts", &["mountPath"]),
-    ("volumeDevices", &["devicePath"]),
-    ("ports", &["containerPort", "port"]),
-    ("hostAliases", &["ip"]),
-    ("ownerReferences", &["uid"]),
-    ("conditions", &["type"]),
-];
+use self::table::{Field, Items};
 
 /// The patch that brings a live object to what is wanted; `None` if it is that.
 pub(crate) fn patch(original: Option<&Object>, wanted: &Object, live: &Object) -> Option<Value> {
     let empty = Map::new();
     let original = original.map_or(&empty, Object::fields);
-    let is_built_in = !wanted.gvk().group.contains('.') || wanted.gvk().group.ends_with(".k8s.io");
-    let merged = merged_map(original, wanted.fields(), live.fields(), is_built_in);
+    let of = Field { below: table::type_of(wanted), ..Field::default() };
+    let merged = merged_map(original, wanted.fields(), live.fields(), of);
     difference(live.fields(), &merged)
 }
 
@@ -41,9 +27,12 @@ fn merged_map(
     original: &Map<String, Value>,
     wanted: &Map<String, Value>,
     live: &Map<String, Value>,
-    by_key: bool,
+    of: Field,
 ) -> Map<String, Value> {
     let mut merged = live.clone();
+    if of.retains_wanted_only {
+        merged.retain(|key, _| wanted.contains_key(key));
+    }
     for key in original.keys().filter(|key| !wanted.contains_key(*key)) {
         merged.remove(key);
     }
@@ -52,7 +41,8 @@ fn merged_map(
             merged.remove(key);
             continue;
         }
-        let next = merged_value(key, original.get(key), value, live.get(key), by_key);
+        let field = table::of(of.below, key);
+        let next = merged_value(original.get(key), value, live.get(key), field);
         merged.insert(key.clone(), next);
     }
     merged
@@ -60,22 +50,23 @@ fn merged_map(
 
 // Manifests were read with a limit to their depth.
 fn merged_value(
-    field: &str,
     original: Option<&Value>,
     wanted: &Value,
     live: Option<&Value>,
-    by_key: bool,
+    of: Field,
 ) -> Value {
     match (wanted, live) {
-        (Value::Object(wanted), Some(Value::Object(live))) => {
+        (Value::Object(wanted), Some(Value::Object(live))) if !of.is_replaced => {
             let empty = Map::new();
             let original = original.and_then(Value::as_object).unwrap_or(&empty);
-            Value::Object(merged_map(original, wanted, live, by_key))
+            Value::Object(merged_map(original, wanted, live, of))
         }
-        (Value::Array(wanted), Some(Value::Array(live))) if by_key => {
+        (Value::Array(wanted), Some(Value::Array(live))) => {
             let original = original.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            match key_of(field, &[original, wanted, live]) {
-                Some(key) => Value::Array(merged_list(key, original, wanted, live)),
+            let lists = [original, wanted, live];
+            match of.items.filter(|items| lists.iter().copied().flatten().all(|it| items.know(it)))
+            {
+                Some(items) => Value::Array(merged_list((items, of), original, wanted, live)),
                 None => Value::Array(wanted.clone()),
             }
         }
@@ -83,28 +74,68 @@ fn merged_value(
     }
 }
 
-/// The field by which all items of these lists are known.
-fn key_of(field: &str, lists: &[&[Value]]) -> Option<&'static str> {
-    let keys = KEYS.iter().find(|(name, _)| *name == field)?.1;
-    let all = || lists.iter().copied().flatten();
-    keys.iter().find(|key| all().all(|item| item.get(**key).is_some())).copied()
+impl Items {
+    /// Whether an item has what it is known by.
+    fn know(self, item: &Value) -> bool {
+        match self {
+            Self::Strings => !item.is_object() && !item.is_array(),
+            Self::By(key) => item.get(key).is_some(),
+        }
+    }
+
+    /// Whether two items are versions of one.
+    fn is_same(self, one: &Value, other: &Value) -> bool {
+        match self {
+            Self::Strings => one == other,
+            Self::By(key) => one.get(key) == other.get(key),
+        }
+    }
+
+    /// Where an item is in a list.
+    fn place(self, list: &[Value], item: &Value) -> Option<usize> {
+        list.iter().position(|other| self.is_same(other, item))
+    }
 }
 
-fn merged_list(key: &str, original: &[Value], wanted: &[Value], live: &[Value]) -> Vec<Value> {
-    let known = |list: &[Value], item: &Value| {
-        list.iter().find(|other| other.get(key) == item.get(key)).cloned()
+fn merged_list(
+    (items, of): (Items, Field),
+    original: &[Value],
+    wanted: &[Value],
+    live: &[Value],
+) -> Vec<Value> {
+    // Ports of two protocols have one number: the first is merged with the first, the second with the second.
+    let find = |list: &'_ [Value], item: &Value, nth: usize| {
+        list.iter().filter(|other| items.is_same(other, item)).nth(nth).cloned()
     };
-    let mut merged: Vec<Value> = wanted
-        .iter()
-        .map(|item| {
-            let (before, now) = (known(original, item), known(live, item));
-            merged_value("", before.as_ref(), item, now.as_ref(), true)
-        })
-        .collect();
-    let others =
-        live.iter().filter(|item| known(wanted, item).is_none() && known(original, item).is_none());
-    merged.extend(others.cloned());
-    merged
+    let own = wanted.iter().enumerate().map(|(at, item)| {
+        let nth = wanted.iter().take(at).filter(|other| items.is_same(other, item)).count();
+        let (before, now) = (find(original, item, nth), find(live, item, nth));
+        let of_item = Field { is_replaced: false, items: None, ..of };
+        merged_value(before.as_ref(), item, now.as_ref(), of_item)
+    });
+    let others = live.iter().filter(|item| items.place(wanted, item).is_none());
+    let others = others.filter(|item| items.place(original, item).is_none());
+    in_order(items, own.collect(), others.cloned().collect(), live)
+}
+
+/// Items in the wanted order, and those of others where they are in the live list. Parity(apimachinery): an item of
+/// another comes before one that is not there yet.
+fn in_order(items: Items, own: Vec<Value>, others: Vec<Value>, live: &[Value]) -> Vec<Value> {
+    let mut all = Vec::with_capacity(own.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for item in own {
+        let at = items.place(live, &item);
+        while let Some(other) = others.peek() {
+            let is_first = at.is_none_or(|at| items.place(live, other).is_none_or(|it| it < at));
+            if !is_first {
+                break;
+            }
+            all.extend(others.next());
+        }
+        all.push(item);
+    }
+    all.extend(others);
+    all
 }
 
 /// The merge patch (RFC 7386) from one map to another; `None` if they are the same.
@@ -162,6 +193,52 @@ mod tests {
             {"name": "sidecar", "image": "s"}]);
         let patch = patch(Some(&original), &wanted, &live).unwrap();
         assert_eq!(patch["spec"]["template"]["spec"]["containers"], expected);
+    }
+
+    /// A merge that Kubernetes' library made.
+    #[derive(serde::Deserialize)]
+    struct Recorded {
+        name: String,
+        original: Value,
+        wanted: Value,
+        live: Value,
+        merged: Value,
+    }
+
+    #[test]
+    fn built_in_kinds_are_merged_as_kubernetes_library_merges_them() {
+        let recorded: Vec<Recorded> =
+            serde_json::from_str(include_str!("merge/merges.json")).unwrap();
+        assert!(recorded.len() >= 18);
+        for Recorded { name, original, wanted, live, merged } in recorded {
+            let object = |value: Value| Object::new(value).unwrap();
+            let (original, wanted, live) = (object(original), object(wanted), object(live));
+            let of = Field { below: table::type_of(&wanted), ..Field::default() };
+            let found = merged_map(original.fields(), wanted.fields(), live.fields(), of);
+            assert_eq!(Value::Object(found), merged, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_items_of_one_key_are_merged_each_with_its_own() {
+        let port = |protocol: &str| json!({"containerPort": 53, "protocol": protocol});
+        let wanted = json!([port("UDP"), port("TCP")]);
+        let mut live = wanted.clone();
+        live[0]["hostPort"] = 53.into();
+        let of = |ports: &Value| deployment(&containers(&json!([{"name": "dns", "ports": ports}])));
+        assert_eq!(patch(None, &of(&wanted), &of(&live)), None);
+    }
+
+    #[test]
+    fn lists_of_custom_kinds_are_replaced_whatever_their_fields_are_called() {
+        let object = |ports: Value| {
+            Object::new(json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+                "metadata": {"name": "g"}, "spec": {"ports": ports, "containers": []}}))
+            .unwrap()
+        };
+        let (wanted, live) = (json!([{"port": 80}]), json!([{"port": 80}, {"port": 81}]));
+        let patch = patch(None, &object(wanted.clone()), &object(live));
+        assert_eq!(patch, Some(json!({"spec": {"ports": wanted}})));
     }
 
     #[test]
