@@ -30,6 +30,7 @@ mod resolver;
 mod retry;
 pub(crate) mod services;
 pub(crate) mod status;
+pub(crate) mod version;
 pub(crate) mod watch;
 
 use std::sync::Arc;

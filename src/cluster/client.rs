@@ -3,9 +3,11 @@
 //! kube's own stack speaks HTTP/1.1 only, waits for ever and retries fifteen times (kube-client 5.0).
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::header::USER_AGENT;
 use http::{HeaderName, HeaderValue};
 use hyper::body::Incoming;
@@ -16,7 +18,7 @@ use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sources::http::Egress;
-use tower::util::BoxCloneSyncService;
+use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 use super::bounded::{ANSWER_LIMIT, Bounded};
@@ -156,13 +158,19 @@ type Http = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, B
 /// The HTTP connections to one API server, whoever speaks over them.
 #[derive(Clone)]
 pub(super) struct Connection {
-    config: Arc<Config>,
-    proxy: Option<Proxy>,
+    /// All clients go on with what replaces it.
+    access: Arc<Mutex<Arc<Credentials>>>,
     egress: Egress,
-    /// For requests with an answer. Watches, which last, have connections of their own.
-    unary: Http,
     leadership: Leadership,
     requests: ApiRequests,
+}
+
+/// How the API server is reached, and as whom.
+struct Credentials {
+    config: Config,
+    proxy: Option<Proxy>,
+    /// For requests with an answer. Watches, which last, have connections of their own.
+    unary: Http,
 }
 
 impl Connection {
@@ -173,28 +181,30 @@ impl Connection {
         leadership: &Leadership,
         metrics: &Metrics,
     ) -> Result<Self, ConnectionError> {
+        let unary = http(&config, proxy, egress, leadership)?;
+        let credentials = Credentials { config, proxy: proxy.cloned(), unary };
         Ok(Self {
-            proxy: proxy.cloned(),
+            access: Arc::new(Mutex::new(Arc::new(credentials))),
             egress: egress.clone(),
-            unary: http(&config, proxy, egress, leadership)?,
             leadership: leadership.clone(),
             requests: metrics.api_requests.clone(),
-            config: Arc::new(config),
         })
+    }
+
+    fn credentials(&self) -> Arc<Credentials> {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A client for requests with an answer, whose end comes within bounds of time and length.
     fn unary(&self, user: Option<&str>) -> Result<Client, ConnectionError> {
-        self.client(&self.unary, user, Some(UNARY_TIMEOUT))
+        self.client(Way::Shared, user, Some(UNARY_TIMEOUT))
     }
 
     /// Connections for watches, none of them open yet.
     fn watches(&self) -> Pool {
         let this = self.clone();
         Pool::new(move || {
-            let proxy = this.proxy.as_ref();
-            let client = http(&this.config, proxy, &this.egress, &this.leadership)
-                .and_then(|http| this.client(&http, None, None));
+            let client = this.client(Way::Own, None, None);
             client.map_err(|error| ClusterError::NoAnswer(chain(&error)))
         })
     }
@@ -202,21 +212,51 @@ impl Connection {
     /// A client that speaks as the configuration's user, or as `user` in whose name that one may speak.
     fn client(
         &self,
-        http: &Http,
+        way: Way,
         user: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<Client, ConnectionError> {
-        let mut config = Config::clone(&self.config);
-        let user = match user {
-            Some(user) => {
-                // Somebody else's name replaces every other that the configuration would speak in.
-                config.auth_info.impersonate = None;
-                config.auth_info.impersonate_groups = None;
-                let invalid = |_| ConnectionError::User(user.to_owned());
-                Some(HeaderValue::from_str(user).map_err(invalid)?)
+        let user = user.map(|user| {
+            let invalid = |_| ConnectionError::User(user.to_owned());
+            HeaderValue::from_str(user).map_err(invalid)
+        });
+        let user = user.transpose()?;
+        let service =
+            RenewableService { connection: self.clone(), way, user, made: Arc::default() };
+        // What cannot be used is told now.
+        service.service()?;
+        let namespace = self.credentials().config.default_namespace.clone();
+        Ok(match timeout {
+            Some(limit) => {
+                let bounded = move |answer: http::Response<Incoming>| {
+                    answer.map(|body| Bounded::new(body, ANSWER_LIMIT, limit))
+                };
+                let service =
+                    ServiceBuilder::new().map_response(bounded).timeout(limit).service(service);
+                Client::new(service, namespace)
             }
-            None => None,
+            None => Client::new(service, namespace),
+        })
+    }
+
+    /// Requests with some credentials over a connection, in the name of `user`.
+    fn service(
+        &self,
+        credentials: &Credentials,
+        way: Way,
+        user: Option<HeaderValue>,
+    ) -> Result<SendingService, ConnectionError> {
+        let Credentials { config, proxy, unary } = credentials;
+        let http = match way {
+            Way::Shared => unary.clone(),
+            Way::Own => http(config, proxy.as_ref(), &self.egress, &self.leadership)?,
         };
+        let mut config = config.clone();
+        if user.is_some() {
+            // Somebody else's name replaces every other that the configuration would speak in.
+            config.auth_info.impersonate = None;
+            config.auth_info.impersonate_groups = None;
+        }
         let requests = self.requests.clone();
         let service = ServiceBuilder::new()
             .map_request(move |mut request: http::Request<Body>| {
@@ -233,19 +273,67 @@ impl Connection {
             // Innermost, so that nothing can take time between the check and the sending.
             .layer(self.leadership.clone())
             .map_err(BoxError::from)
-            .service(http.clone());
-        let namespace = config.default_namespace.clone();
-        Ok(match timeout {
-            Some(limit) => {
-                let bounded = move |answer: http::Response<Incoming>| {
-                    answer.map(|body| Bounded::new(body, ANSWER_LIMIT, limit))
-                };
-                let service =
-                    ServiceBuilder::new().map_response(bounded).timeout(limit).service(service);
-                Client::new(service, namespace)
-            }
-            None => Client::new(service, namespace),
-        })
+            .service(http);
+        Ok(BoxCloneService::new(ServiceBuilder::new().map_err(BoxError::from).service(service)))
+    }
+}
+
+/// Over which connection requests go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// That of all requests with an answer.
+    Shared,
+    /// One that no other client has.
+    Own,
+}
+
+type SendingService = BoxCloneService<http::Request<Body>, http::Response<Incoming>, BoxError>;
+
+/// Sends requests with the credentials that count now.
+#[derive(Clone)]
+struct RenewableService {
+    connection: Connection,
+    way: Way,
+    user: Option<HeaderValue>,
+    /// What was made last.
+    made: Arc<Mutex<Option<ServiceOfCredentials>>>,
+}
+
+/// A way to send requests, and the credentials of which it was made.
+struct ServiceOfCredentials {
+    of: Arc<Credentials>,
+    service: SendingService,
+}
+
+impl RenewableService {
+    fn service(&self) -> Result<SendingService, ConnectionError> {
+        let credentials = self.connection.credentials();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ServiceOfCredentials { of, service }) = &*made
+            && Arc::ptr_eq(of, &credentials)
+        {
+            return Ok(service.clone());
+        }
+        let service = self.connection.service(&credentials, self.way, self.user.clone())?;
+        *made = Some(ServiceOfCredentials { of: credentials, service: service.clone() });
+        Ok(service)
+    }
+}
+
+impl tower::Service<http::Request<Body>> for RenewableService {
+    type Response = http::Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        match self.service() {
+            Ok(service) => Box::pin(service.oneshot(request)),
+            Err(error) => Box::pin(std::future::ready(Err(error.into()))),
+        }
     }
 }
 
@@ -339,6 +427,13 @@ impl Cluster {
 }
 
 impl Cluster {
+    /// Has everybody who speaks to this cluster go on with the credentials of another client of it.
+    pub(crate) fn renew(&self, renewed: &Self) {
+        let credentials = renewed.connection.credentials();
+        let access = &self.connection.access;
+        *access.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
+    }
+
     /// The namespace of the kubeconfig's context.
     pub(crate) fn default_namespace(&self) -> &str {
         self.unary.default_namespace()
@@ -362,5 +457,48 @@ impl Cluster {
                 Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use objects::Gvk;
+
+    use crate::cluster::Cluster;
+    use crate::cluster::double::answering;
+
+    /// A cluster with one Namespace, which has a uid.
+    async fn cluster(uid: &'static str) -> Cluster {
+        answering(move |(request, _)| {
+            let text = match request.split_once("/namespaces/") {
+                Some(_) => serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
+                    "metadata": {"name": "kube-system", "uid": uid}}),
+                None => serde_json::json!({"groupVersion": "v1", "resources": [
+                    {"name": "namespaces", "singularName": "", "kind": "Namespace",
+                        "namespaced": false, "verbs": ["get"]}]}),
+            };
+            (200, Body::from(text.to_string()))
+        })
+        .await
+    }
+
+    async fn uid(cluster: &Cluster) -> String {
+        let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await.unwrap();
+        cluster.get(&resource, "", "kube-system").await.unwrap().unwrap().uid().to_owned()
+    }
+
+    #[tokio::test]
+    async fn everybody_goes_on_with_renewed_credentials() {
+        let (before, after) = (cluster("one").await, cluster("two").await);
+        let (tenant, copy) = (before.acting_as("somebody").unwrap(), before.clone());
+        for it in [&before, &tenant, &copy] {
+            assert_eq!(uid(it).await, "one");
+        }
+        before.renew(&after);
+        for it in [&before, &tenant, &copy] {
+            assert_eq!(uid(it).await, "two");
+        }
+        assert_eq!(before.system_uid().await.as_deref(), Some("two"));
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Remote {
     pub(super) proxy: Option<Proxy>,
     /// Names the content of the kubeconfig.
     pub(crate) digest: String,
+    /// Names the cluster and whom its user speaks for. Credentials are no part of it: they are renewed.
+    pub(crate) identity: String,
     /// What was taken out, for a person: it explains why a request is refused later.
     pub(crate) stripped: Vec<String>,
 }
@@ -124,7 +126,8 @@ impl Remote {
         let stripped = strip(&mut kubeconfig, allowed)?;
         let proxy = proxy(&mut kubeconfig)?;
         let digest = hex::encode(Sha256::digest(bytes));
-        Ok(Self { kubeconfig, proxy, digest, stripped })
+        let identity = identity(&kubeconfig);
+        Ok(Self { kubeconfig, proxy, digest, identity, stripped })
     }
 }
 
@@ -178,6 +181,24 @@ fn current(kubeconfig: &Kubeconfig) -> (Option<String>, Option<String>) {
         .find(|c| Some(&c.name) == kubeconfig.current_context.as_ref())
         .and_then(|c| c.context.as_ref());
     (context.map(|c| c.cluster.clone()), context.and_then(|c| c.user.clone()))
+}
+
+/// Names the current cluster and whom the current user speaks for.
+fn identity(kubeconfig: &Kubeconfig) -> String {
+    let (cluster, user) = current(kubeconfig);
+    let clusters = kubeconfig.clusters.iter().filter(|it| Some(&it.name) == cluster.as_ref());
+    let cluster = clusters.filter_map(|it| it.cluster.as_ref()).next();
+    let users = kubeconfig.auth_infos.iter().filter(|it| Some(&it.name) == user.as_ref());
+    let user = users.filter_map(|it| it.auth_info.as_ref()).next();
+    let parts = serde_json::json!([
+        cluster.map(|it| &it.server),
+        cluster.map(|it| &it.certificate_authority_data),
+        cluster.map(|it| &it.tls_server_name),
+        cluster.map(|it| &it.insecure_skip_tls_verify),
+        user.map(|it| &it.impersonate),
+        user.map(|it| &it.impersonate_groups),
+    ]);
+    hex::encode(Sha256::digest(parts.to_string()))
 }
 
 /// The proxy of the current cluster; it is ours to use, so kube does not see it.
@@ -255,6 +276,24 @@ mod tests {
         }
         let remote = read("token: t", ", certificate-authority: /etc/passwd").unwrap();
         assert_eq!(remote.stripped, ["certificate-authority (a file)"]);
+    }
+
+    #[test]
+    fn a_cluster_stays_the_same_when_credentials_are_renewed() {
+        let of = |user: &str, cluster: &str| read(user, cluster).unwrap();
+        let before = of("token: a", "");
+        let renewed = of("token: b", "");
+        assert_eq!(before.identity, renewed.identity);
+        assert_ne!(before.digest, renewed.digest);
+        let certified = of("client-certificate-data: YQ==, client-key-data: YQ==", "");
+        assert_eq!(before.identity, certified.identity);
+        for other in [
+            of("token: a, as: somebody", ""),
+            of("token: a", ", certificate-authority-data: YQ=="),
+            of("token: a", ", tls-server-name: other"),
+        ] {
+            assert_ne!(before.identity, other.identity);
+        }
     }
 
     #[test]

@@ -13,6 +13,18 @@ use super::{Cluster, ClusterError};
 /// Attempts at a request that the server could not take right now.
 const ATTEMPTS: u32 = 4;
 
+/// How many objects of a list are read at once.
+const LIST_CHUNK: usize = 64;
+
+/// The same where that many are too large.
+const LEAST_CHUNK: usize = 8;
+
+/// Longest list that is read as a whole.
+const LARGEST_LIST: usize = 64 << 20;
+
+/// Most requests for such a list: a server may send pages that are empty.
+const MOST_CHUNKS: usize = 10_000;
+
 /// Whether a write is only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -132,20 +144,66 @@ impl Cluster {
         self.list(&resource, namespace, selector).await
     }
 
-    /// Objects of a kind in a namespace that a label selector matches. Each is read by itself: what lies too deep in one
-    /// is null, and the others are whole.
+    /// All objects of a kind in a namespace that a label selector matches, read page by page. Each is read by itself: what
+    /// lies too deep in one is null, and the others are whole. For what a caller needs as a whole and keeps in memory.
     ///
     /// # Errors
-    /// Every refusal, and no answer.
+    /// Every refusal, and no answer; [`ClusterError::Unreadable`] for a list that does not fit into memory.
     pub(crate) async fn list(
         &self,
         resource: &Resource,
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Object>, ClusterError> {
-        let query = url_encode(selector);
-        let path = format!("{}?labelSelector={query}", resource.path(namespace, None)?);
-        Ok(self.part_at(resource, &path).await?.objects)
+        self.gather(resource, namespace, (selector, ""), usize::MAX).await
+    }
+
+    /// The first objects of such a list, `most` of them. Both selectors may be empty.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub(crate) async fn list_first(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        selectors: (&str, &str),
+        most: usize,
+    ) -> Result<Vec<Object>, ClusterError> {
+        self.gather(resource, namespace, selectors, most).await
+    }
+
+    async fn gather(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        selectors: (&str, &str),
+        most: usize,
+    ) -> Result<Vec<Object>, ClusterError> {
+        let (mut objects, mut bytes, mut limit) = (Vec::new(), 0, most.min(LIST_CHUNK));
+        let mut from: Option<String> = None;
+        for _ in 0..MOST_CHUNKS {
+            let path = page_path(resource, namespace, selectors, from.as_deref(), limit)?;
+            let part = match self.part_at(resource, &path).await {
+                // Few objects of the largest size are more than many usual ones.
+                Err(ClusterError::NoAnswer(_)) if limit > LEAST_CHUNK => {
+                    limit = LEAST_CHUNK;
+                    continue;
+                }
+                part => part?,
+            };
+            bytes += part.bytes;
+            if bytes > LARGEST_LIST {
+                break;
+            }
+            objects.extend(part.objects);
+            from = part.next;
+            if from.is_none() || objects.len() >= most {
+                objects.truncate(most);
+                return Ok(objects);
+            }
+        }
+        let text = format!("the list of {} is longer than {LARGEST_LIST} bytes", resource.plural);
+        Err(ClusterError::Unreadable(text))
     }
 
     /// A page of the objects of a kind in a namespace, as [`Cluster::list`] reads them: the first, or the one that begins
@@ -171,15 +229,11 @@ impl Cluster {
         &self,
         resource: &Resource,
         namespace: &str,
-        (labels, fields): (&str, &str),
+        selectors: (&str, &str),
         from: Option<&str>,
         limit: usize,
     ) -> Result<Part, ClusterError> {
-        let path = resource.path(namespace, None)?;
-        let (labels, fields) = (url_encode(labels), url_encode(fields));
-        let from = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
-        let path =
-            format!("{path}?limit={limit}&labelSelector={labels}&fieldSelector={fields}{from}");
+        let path = page_path(resource, namespace, selectors, from, limit)?;
         self.part_at(resource, &path).await.map_err(|error| self.unserved(resource, error))
     }
 
@@ -494,6 +548,20 @@ impl Cluster {
             Err(error) => Err(self.unserved(resource, error)),
         }
     }
+}
+
+/// The path of a page of a list.
+fn page_path(
+    resource: &Resource,
+    namespace: &str,
+    (labels, fields): (&str, &str),
+    from: Option<&str>,
+    limit: usize,
+) -> Result<String, ClusterError> {
+    let path = resource.path(namespace, None)?;
+    let (labels, fields) = (url_encode(labels), url_encode(fields));
+    let from = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
+    Ok(format!("{path}?limit={limit}&labelSelector={labels}&fieldSelector={fields}{from}"))
 }
 
 /// The content type of a merge patch.

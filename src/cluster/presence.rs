@@ -21,6 +21,9 @@ const FOR: Duration = Duration::from_secs(5);
 /// Longest time that a question about CRDs may take.
 const LIMIT: Duration = Duration::from_secs(40);
 
+/// Longest time that a cluster may take to say which one it is.
+const UID_LIMIT: Duration = Duration::from_secs(5);
+
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Kinds that were found to be absent, by group and kind.
@@ -134,6 +137,15 @@ impl Cluster {
         let gvk = Gvk { group: id.group.clone(), version: version.into(), kind: id.kind.clone() };
         let resource = self.resource(&gvk).await?;
         self.get(&resource, &id.namespace, &id.name).await
+    }
+
+    /// What tells this cluster from another at its address: the uid of the namespace `kube-system`; `None` where nobody
+    /// says it.
+    pub(crate) async fn system_uid(&self) -> Option<String> {
+        let asked = self.ask_ourselves("/api/v1/namespaces/kube-system", "application/json");
+        let answer = tokio::time::timeout(UID_LIMIT, asked).await.ok()?.ok()?;
+        let uid = answer.pointer("/metadata/uid").and_then(Value::as_str);
+        uid.filter(|uid| !uid.is_empty()).map(str::to_owned)
     }
 
     /// The name of the CRD of a kind, if there is one.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::discovery::is_plain;
 use super::kind::OurKind;
+use super::version::number_of;
 use super::{Cluster, ClusterError};
 
 impl Cluster {
@@ -214,9 +215,9 @@ impl Cluster {
     }
 }
 
-/// The resourceVersion of an object as a number (they are comparable, Kubernetes 1.35).
+/// What stands for the version of an object.
 fn version_of<K: kube::Resource>(object: &K) -> u64 {
-    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
+    number_of(&object.resource_version().unwrap_or_default())
 }
 
 fn gone<K>(error: kube::Error) -> Result<Option<K>, ClusterError> {

@@ -6,6 +6,7 @@
 mod audit;
 pub(crate) mod bases;
 mod build;
+mod ca_bundle;
 pub(super) mod decryption;
 mod finalize;
 mod generated;
@@ -17,6 +18,7 @@ mod pause;
 mod report;
 pub(super) mod resolve;
 mod retry;
+pub(crate) mod scope;
 mod substitution;
 pub(crate) mod wish;
 mod world;
@@ -40,7 +42,7 @@ use self::audit::{About, Attempts};
 use self::build::Built;
 use self::held::{Held, Stopped};
 use self::inputs::Inputs;
-use self::retry::Judged;
+use self::retry::{Judged, LastApplied};
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
 use self::world::{Verify, Wishes, World};
 use super::applier::{Applied, End, Leaving, Observation, Pace, Pending};
@@ -77,7 +79,7 @@ pub(crate) struct Memory {
     /// The last build that was applied to its end.
     settled: Option<SettledBuild>,
     /// The last wish that was applied to its end; what differs from it is drift.
-    applied: Option<Judged>,
+    applied: LastApplied,
     /// Objects of a build that were healthy while others were awaited, and the resourceVersions in which they were.
     healthy: Option<(Judged, BTreeMap<ObjectId, u64>)>,
     /// The wait that failed last, until it is repeated.
@@ -213,8 +215,9 @@ impl Applied for Kustomization {
 
     fn moved(own: &mut Memory) {
         (own.settled, own.verify_at, own.healthy) = (None, None, None);
-        (own.waiting, own.failed_wait, own.applied) = (None, None, None);
+        (own.waiting, own.failed_wait) = (None, None);
         own.contests = Arc::default();
+        own.applied.moved();
     }
 
     /// An attempt that waits is audited when its object is suspended; when a window closes, it goes on.
@@ -297,6 +300,11 @@ impl Applied for Kustomization {
     }
 }
 
+/// Whether all of a build is applied and well, also where somebody else keeps undoing it.
+fn is_at_end(rest: &Rest) -> bool {
+    rest.is_settled() || matches!(rest, Rest::Failed(why, ..) if *why == reason::CONTESTED)
+}
+
 impl Session {
     async fn reconcile(
         &self,
@@ -341,6 +349,10 @@ impl Session {
                 self.dismiss_events(object, None).await;
                 return *ended;
             }
+            Err(rest) => return early(object, revision, rest),
+        };
+        let wish = match self.scoped(wish, &target).await {
+            Ok(wish) => wish,
             Err(rest) => return early(object, revision, rest),
         };
         self.apply(object, timeouts, artifact, &wish, &target).await
@@ -388,6 +400,9 @@ impl Session {
         let (healthy, contests) = {
             let mut memory = self.memory();
             memory.settled = None;
+            if !is_correction {
+                memory.applied.begin();
+            }
             let healthy = memory.healthy.take();
             let healthy = healthy.filter(|(of, _)| of.is_same_build(&judged));
             let healthy = healthy.filter(|_| verify == Verify::Drifted).map(|(_, ids)| ids);
@@ -408,7 +423,7 @@ impl Session {
             retry_at: self.in_future(timeouts.retry),
         };
         let (mut ended, done) = self.drive(object, wish.desired.clone(), wishes, target).await;
-        let answers = match held.filter(|_| ended.rest.is_settled()) {
+        let answers = match held.filter(|_| is_at_end(&ended.rest)) {
             Some(held) => match self.pass_after(object, &held, answers).await {
                 Ok(answers) => answers,
                 Err(Stopped { rest, answers }) => {
@@ -457,7 +472,8 @@ impl Session {
                 let asks_others = wish.asks_others();
                 let settled =
                     SettledBuild { generation, digest, trace, is_remote, inputs, asks_others };
-                (memory.settled, memory.applied) = (Some(settled), Some(judged));
+                memory.settled = Some(settled);
+                memory.applied.end(judged);
             }
             rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
                 memory.healthy = Some((judged, healthy));
@@ -466,7 +482,7 @@ impl Session {
                 let observation = Observation::again(before);
                 memory.waiting = Some(Waiting { generation, artifact, wish, observation });
             }
-            Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied = Some(judged),
+            Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied.end(judged),
             Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
         }
         if verify != Verify::Drifted && matches!(rest, Rest::Settled(..) | Rest::Running(..)) {
@@ -477,9 +493,8 @@ impl Session {
 
     /// Whether a build was applied to its end, so that what differs from it is drift.
     fn is_applied(&self, object: &Kustomization, judged: &Judged) -> bool {
-        let memory = self.memory();
-        memory.applied.as_ref().is_some_and(|it| it.is_same_build(judged))
-            || report::was_applied(object, &judged.revision, &judged.digest)
+        let is_told = || report::was_applied(object, &judged.revision, &judged.digest);
+        self.memory().applied.is(judged, is_told)
     }
 
     /// An attempt that a lifecycle does not let begin.

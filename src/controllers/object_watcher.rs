@@ -24,6 +24,7 @@ pub(crate) use self::state::{Knowledge, Moment};
 use self::state::{State, Tracked, WatchKey};
 use super::hub::Hub;
 use crate::cluster::discovery::Resource;
+use crate::cluster::version::{is_later, of_metadata};
 use crate::cluster::watch::Selection;
 use crate::cluster::{Cluster, ClusterError};
 use crate::metrics::WakeReason;
@@ -62,9 +63,9 @@ impl Marks {
         self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
-    /// Fingerprint of live metadata, and its resourceVersion as a number (they are comparable, Kubernetes 1.35).
+    /// Fingerprint of live metadata, and what stands for its version.
     fn print_of(&self, metadata: &Value) -> (u64, Fingerprint) {
-        (version_of(metadata), fingerprint(metadata, &self.managers, &self.labels))
+        (of_metadata(metadata), fingerprint(metadata, &self.managers, &self.labels))
     }
 }
 
@@ -86,11 +87,6 @@ impl Drop for ObjectWatcher {
             watch.stop.abort();
         }
     }
-}
-
-fn version_of(metadata: &Value) -> u64 {
-    let version = metadata.get("resourceVersion").and_then(Value::as_str);
-    version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 impl ObjectWatcher {
@@ -194,7 +190,8 @@ impl ObjectWatcher {
         let label = self.marks.label_of(owner);
         let seen = state.sighted(label, &id);
         // A watch may have been faster than the answer, with this change or already with a later one.
-        let dirty = seen.is_some_and(|(version, print)| version > applied.0 && print != applied.1)
+        let dirty = seen
+            .is_some_and(|(version, print)| is_later(version, applied.0) && print != applied.1)
             || state.losses.since(&id, since);
         let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
         let owner_of_it = owner.clone();
@@ -214,7 +211,7 @@ impl ObjectWatcher {
             return false;
         };
         let seen = state.sighted(self.marks.label_of(owner), id);
-        seen.is_some_and(|(seen, _)| seen <= version) && state.is_watched(tracked)
+        seen.is_some_and(|(seen, _)| !is_later(seen, version)) && state.is_watched(tracked)
     }
 
     /// Wakes an owner no more for the drift of an object, until it was applied again: the owner comes back by itself.
@@ -265,7 +262,7 @@ impl ObjectWatcher {
             state.wait(owner, id);
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
             let seen = state.sighted(self.marks.label_of(owner), id);
-            moved |= seen.is_some_and(|(seen, _)| seen > *version);
+            moved |= seen.is_some_and(|(seen, _)| is_later(seen, *version));
             moved |= *version > 0 && state.losses.since(id, *since);
             let selection = match labelled {
                 Labelled::Yes => Selection::Labelled(self.marks.label_of(owner)),
@@ -304,6 +301,7 @@ impl ObjectWatcher {
             moved |= state.references.add(owner, one);
         }
         let mut affected = state.references.widen();
+        affected.extend(state.references.permit_again(Instant::now()));
         affected.insert(owner.clone());
         self.watch_references(&mut state, &affected);
         drop(state);
@@ -335,7 +333,7 @@ impl ObjectWatcher {
             "watch not allowed; falling back to narrower watches"
         );
         let mut state = self.state();
-        state.references.refuse(key);
+        state.references.refuse(key, Instant::now());
         let users = state.stop(key);
         self.watch_references(&mut state, &users);
     }
@@ -367,7 +365,7 @@ impl ObjectWatcher {
             state.sight(label, id, print);
         }
         if let Some(tracked) = state.tracked.get_mut(id) {
-            let newer = print.0 > tracked.applied.0;
+            let newer = is_later(print.0, tracked.applied.0);
             if !tracked.writing && newer && print.1 != tracked.applied.1 {
                 tracked.dirty = true;
                 drifted = Some(tracked.owner.clone());

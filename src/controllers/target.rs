@@ -4,10 +4,11 @@
 //! Elsewhere: what may be in a kubeconfig (`cluster::kubeconfig`), connecting (`cluster::client`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crds::KubeConfigReference;
 use reconcile::{Rest, Wake, reason};
+use sha2::{Digest as _, Sha256};
 use sources::http::Budgets;
 use tokio::task::AbortHandle;
 
@@ -19,8 +20,8 @@ use super::reference::References;
 use super::rights_watch::follow_rights;
 use super::unsupported::unsupported_text;
 use crate::cluster::Cluster;
-use crate::cluster::client::connect_to;
-use crate::cluster::kubeconfig::{Allowed, Remote};
+use crate::cluster::client::{ConnectionError, connect_to};
+use crate::cluster::kubeconfig::{Allowed, KubeconfigError, Remote};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 
@@ -43,6 +44,38 @@ pub(crate) struct Destination {
     crd_watch: Option<AbortHandle>,
     /// Follows rights, since the first request was refused for want of them.
     rights_watch: OnceLock<AbortHandle>,
+    /// With what a remote cluster is reached.
+    access: Mutex<Access>,
+}
+
+/// With what a remote cluster is reached, and which one it is.
+#[derive(Debug, Default)]
+struct Access {
+    /// Digest of the kubeconfig.
+    digest: String,
+    /// In which version its Secret was read.
+    version: Option<u64>,
+    /// The uid of the cluster's namespace kube-system, where it may be read.
+    uid: Option<String>,
+}
+
+impl Access {
+    /// Whether a kubeconfig has what this does not know yet. One that was read before is not newer.
+    fn is_renewed_by(&self, digest: &str, version: Option<u64>) -> bool {
+        let is_earlier = self.version.zip(version).is_some_and(|(known, read)| read < known);
+        self.digest != digest && !is_earlier
+    }
+
+    /// Whether a cluster is another one, at the same address: both have to say which one they are.
+    fn is_other_than(&self, uid: Option<&str>) -> bool {
+        self.uid.as_deref().zip(uid).is_some_and(|(known, now)| known != now)
+    }
+}
+
+impl Destination {
+    fn access(&self) -> MutexGuard<'_, Access> {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Destination {
@@ -80,7 +113,7 @@ impl Target {
         !self.key.user.is_empty()
     }
 
-    /// Tells the cluster and its kubeconfig from others; empty for windlass's own cluster.
+    /// Tells the cluster and its Secret from others, whatever credentials are in it; empty for windlass's own cluster.
     pub(crate) fn place(&self) -> &str {
         &self.key.destination
     }
@@ -88,7 +121,8 @@ impl Target {
     /// What was refused there for want of rights is woken when they change.
     pub(crate) fn follow_rights(&self, hub: &Arc<Hub>) {
         self.destination.rights_watch.get_or_init(|| {
-            let follow = follow_rights(self.destination.cluster.clone(), hub.clone());
+            let (cluster, place) = (self.destination.cluster.clone(), self.place().to_owned());
+            let follow = follow_rights(cluster, hub.clone(), place);
             tokio::spawn(follow).abort_handle()
         });
     }
@@ -99,7 +133,7 @@ impl Target {
     }
 }
 
-/// Digest of the kubeconfig (empty for windlass's own cluster) and the user (empty for windlass's own).
+/// Names the cluster and its Secret (empty for windlass's own cluster) and the user (empty for windlass's own).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     destination: String,
@@ -114,7 +148,8 @@ pub(crate) struct Targets {
     budgets: Arc<Budgets>,
     /// What may be in a kubeconfig.
     allowed: Allowed,
-    destinations: Mutex<BTreeMap<Key, Weak<Destination>>>,
+    /// By place.
+    destinations: Mutex<BTreeMap<String, Weak<Destination>>>,
     targets: Mutex<BTreeMap<Key, Weak<Target>>>,
 }
 
@@ -188,6 +223,7 @@ impl Targets {
             applying,
             crd_watch: None,
             rights_watch: OnceLock::new(),
+            access: Mutex::default(),
         };
         let key = Key { destination: String::new(), user: String::new() };
         let home = Arc::new(Target { cluster, destination: Arc::new(destination), key });
@@ -205,91 +241,123 @@ impl Targets {
         wanted: &Wanted<'_>,
         references: &mut References,
     ) -> Result<Arc<Target>, Rest> {
-        let user = wanted.user()?;
-        let remote = match wanted.kube_config {
-            Some(named) => Some(remote(self.allowed, references, wanted, named).await?),
-            None => None,
+        let user = wanted.user()?.unwrap_or_default();
+        let Some(named) = wanted.kube_config else {
+            let key = Key { destination: String::new(), user };
+            let home = self.home.destination.clone();
+            return self.target(key, home).map_err(|error| failed(error.to_string()));
         };
-        let destination =
-            remote.as_ref().map(|(remote, _)| remote.digest.clone()).unwrap_or_default();
-        let key = Key { destination, user: user.clone().unwrap_or_default() };
+        let named = remote(self.allowed, references, wanted, named).await?;
+        let told =
+            |error: &dyn std::fmt::Display| failed(format!("secret '{}': {error}", named.secret));
+        let destination = self.destination(&named).await.map_err(|error| told(&error))?;
+        self.target(Key { destination: named.place.clone(), user }, destination)
+            .map_err(|error| told(&error))
+    }
+
+    /// A destination in a user's name; the same for all who use it.
+    fn target(
+        &self,
+        key: Key,
+        destination: Arc<Destination>,
+    ) -> Result<Arc<Target>, ConnectionError> {
         if key == self.home.key {
             return Ok(self.home.clone());
         }
-        if let Some(target) = alive(&self.targets, &key) {
+        let is_there = |it: &Arc<Target>| Arc::ptr_eq(&it.destination, &destination);
+        if let Some(target) = alive(&self.targets, &key).filter(is_there) {
             return Ok(target);
         }
-        let (destination, cluster) = match &remote {
-            None => {
-                let named = user.as_deref().unwrap_or_default();
-                let cluster = self.home.cluster.acting_as(named);
-                let cluster = cluster.map_err(|error| failed(error.to_string()))?;
-                (self.home.destination.clone(), cluster)
-            }
-            Some((remote, secret)) => self.reach(remote, user.as_deref(), secret).await?,
+        let cluster = match key.user.as_str() {
+            "" => destination.cluster.clone(),
+            user => destination.cluster.acting_as(user)?,
         };
-        let target = Arc::new(Target { cluster, destination, key: key.clone() });
-        keep(&self.targets, key, &target);
-        Ok(target)
+        let target = Target { cluster, destination: destination.clone(), key: key.clone() };
+        Ok(keep(&self.targets, key, Arc::new(target), is_there))
     }
 
-    /// A remote cluster and a client of it in a user's name.
-    async fn reach(
+    /// A remote cluster. Renewed credentials are those of everybody who speaks to it; another cluster at its address is a
+    /// destination of its own, of which nothing is remembered.
+    async fn destination(
         &self,
-        remote: &Remote,
-        user: Option<&str>,
-        secret: &str,
-    ) -> Result<(Arc<Destination>, Cluster), Rest> {
-        let told = |error: &dyn std::fmt::Display| failed(format!("secret '{secret}': {error}"));
-        let of_destination = Key { destination: remote.digest.clone(), user: String::new() };
-        let destination = match alive(&self.destinations, &of_destination) {
-            Some(destination) => destination,
-            None => {
-                let cluster =
-                    connect_to(remote, self.budgets.egress(), &self.home.cluster, &self.metrics)
-                        .await
-                        .map_err(|e| told(&e))?;
-                let watcher = self.home.watcher().of_another(cluster.clone());
-                let follow = follow_crds(cluster.clone(), self.hub.clone());
-                let crd_watch = Some(tokio::spawn(follow).abort_handle());
-                let applying = Permits::new(APPLYING_AT_ONCE);
-                let rights_watch = OnceLock::new();
-                let destination =
-                    Destination { cluster, watcher, applying, crd_watch, rights_watch };
-                let destination = Arc::new(destination);
-                keep(&self.destinations, of_destination, &destination);
-                if !remote.stripped.is_empty() {
-                    let ignored = remote.stripped.join(", ");
-                    tracing::info!(secret, ignored, "some fields of the kubeconfig are ignored");
-                }
-                destination
-            }
-        };
-        let cluster = match user {
-            Some(user) => destination.cluster.acting_as(user).map_err(|e| told(&e))?,
-            None => destination.cluster.clone(),
-        };
-        Ok((destination, cluster))
+        named: &RemoteCluster,
+    ) -> Result<Arc<Destination>, KubeconfigError> {
+        let RemoteCluster { remote, version, place, secret } = named;
+        let known = alive(&self.destinations, place);
+        let is_new = |it: &Arc<Destination>| it.access().is_renewed_by(&remote.digest, *version);
+        if let Some(known) = known.clone().filter(|it| !is_new(it)) {
+            return Ok(known);
+        }
+        let (home, metrics) = (&self.home.cluster, &self.metrics);
+        let cluster = connect_to(remote, self.budgets.egress(), home, metrics).await?;
+        let uid = cluster.system_uid().await;
+        if let Some(known) = known.as_ref().filter(|it| !it.access().is_other_than(uid.as_deref()))
+        {
+            known.cluster.renew(&cluster);
+            let mut access = known.access();
+            let uid = uid.or_else(|| access.uid.take());
+            *access = Access { digest: remote.digest.clone(), version: *version, uid };
+            tracing::info!(secret, "the credentials of a cluster were renewed");
+            return Ok(known.clone());
+        }
+        let watcher = self.home.watcher().of_another(cluster.clone());
+        let follow = follow_crds(cluster.clone(), self.hub.clone());
+        let destination = Arc::new(Destination {
+            cluster,
+            watcher,
+            applying: Permits::new(APPLYING_AT_ONCE),
+            crd_watch: Some(tokio::spawn(follow).abort_handle()),
+            rights_watch: OnceLock::new(),
+            access: Mutex::new(Access { digest: remote.digest.clone(), version: *version, uid }),
+        });
+        if !remote.stripped.is_empty() {
+            let ignored = remote.stripped.join(", ");
+            tracing::info!(secret, ignored, "some fields of the kubeconfig are ignored");
+        }
+        // Somebody else may have made it meanwhile.
+        let is_made =
+            |it: &Arc<Destination>| !known.as_ref().is_some_and(|old| Arc::ptr_eq(it, old));
+        Ok(keep(&self.destinations, place.clone(), destination, is_made))
     }
 }
 
-fn alive<T>(pool: &Mutex<BTreeMap<Key, Weak<T>>>, key: &Key) -> Option<Arc<T>> {
+fn alive<K: Ord, T>(pool: &Mutex<BTreeMap<K, Weak<T>>>, key: &K) -> Option<Arc<T>> {
     pool.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.upgrade()
 }
 
-fn keep<T>(pool: &Mutex<BTreeMap<Key, Weak<T>>>, key: Key, value: &Arc<T>) {
+/// Keeps what was made under a key, unless somebody else was faster and made what serves as well: that is used by both.
+fn keep<K: Ord, T>(
+    pool: &Mutex<BTreeMap<K, Weak<T>>>,
+    key: K,
+    value: Arc<T>,
+    serves: impl Fn(&Arc<T>) -> bool,
+) -> Arc<T> {
     let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(other) = pool.get(&key).and_then(Weak::upgrade).filter(serves) {
+        return other;
+    }
     pool.retain(|_, value| value.strong_count() > 0);
-    pool.insert(key, Arc::downgrade(value));
+    pool.insert(key, Arc::downgrade(&value));
+    value
 }
 
-/// The cluster that a Secret describes, and the Secret's name for messages.
+/// The cluster that a Secret describes.
+struct RemoteCluster {
+    remote: Remote,
+    /// For messages.
+    secret: String,
+    /// In which version the Secret was read.
+    version: Option<u64>,
+    /// Tells the cluster and its Secret from others.
+    place: String,
+}
+
 async fn remote(
     allowed: Allowed,
     references: &mut References,
     &Wanted { namespace, field, .. }: &Wanted<'_>,
     reference: &KubeConfigReference,
-) -> Result<(Remote, String), Rest> {
+) -> Result<RemoteCluster, Rest> {
     let Some(secret_ref) = &reference.secret_ref else {
         let text = unsupported_text(&[&format!("{field}.configMapRef")]);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
@@ -300,6 +368,47 @@ async fn remote(
     let data = data.map_err(|error| told(error.to_string()))?;
     let missing = || told(format!("not found; create it or correct {field}"));
     let data = data.ok_or_else(missing)?;
-    let remote = Remote::from_secret(&data, secret_ref.key.as_deref(), allowed);
-    Ok((remote.map_err(|error| told(error.to_string()))?, secret))
+    let key = secret_ref.key.as_deref();
+    let remote =
+        Remote::from_secret(&data, key, allowed).map_err(|error| told(error.to_string()))?;
+    let version = references.version("Secret", namespace, &secret_ref.name);
+    let mut place = Sha256::new();
+    for part in [&secret, key.unwrap_or_default(), &remote.identity] {
+        place.update(part.len().to_le_bytes());
+        place.update(part);
+    }
+    let place = hex::encode(place.finalize());
+    Ok(RemoteCluster { remote, secret, version, place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_who_make_the_same_at_once_use_one() {
+        let pool = Mutex::default();
+        let first = keep(&pool, "a", Arc::new(1), |_| true);
+        let second = keep(&pool, "a", Arc::new(2), |_| true);
+        assert!(Arc::ptr_eq(&first, &second));
+        // What does not serve any more is replaced, and what nobody uses is forgotten.
+        let third = keep(&pool, "a", Arc::new(3), |it| **it != 1);
+        assert_eq!((*third, alive(&pool, &"a").as_deref()), (3, Some(&3)));
+        drop(third);
+        assert_eq!(*keep(&pool, "b", Arc::new(4), |_| true), 4);
+        assert_eq!(alive(&pool, &"a"), None);
+    }
+
+    #[test]
+    fn credentials_are_renewed_by_what_was_read_later_and_a_cluster_is_another_if_both_say_so() {
+        let access =
+            Access { digest: "new".to_owned(), version: Some(5), uid: Some("one".to_owned()) };
+        assert!(!access.is_renewed_by("new", Some(6)), "another field of the Secret");
+        assert!(access.is_renewed_by("newer", Some(6)));
+        assert!(!access.is_renewed_by("old", Some(4)), "a run that read it before");
+        assert!(access.is_renewed_by("newer", None));
+        assert!(access.is_other_than(Some("two")));
+        assert!(!access.is_other_than(Some("one")) && !access.is_other_than(None));
+        assert!(!Access::default().is_other_than(Some("one")));
+    }
 }

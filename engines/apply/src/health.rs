@@ -21,7 +21,7 @@ mod replicas;
 pub use field::HealthError;
 use field::{Condition, conditions, integer_strict, string_strict};
 pub use job::job;
-pub use related::{read, related_kinds};
+pub use related::{read, related_kinds, related_selector};
 
 /// The state of an object as its own status tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]

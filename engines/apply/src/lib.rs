@@ -1,7 +1,7 @@
 //! Decides what to write to a cluster, in which order, and what is healthy.
 //!
 //! Here: ownership and switches ([`meta`]), the inventory ([`inventory`]), order and stages ([`order`], [`mod@stages`]),
-//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), the objects that an audit lists ([`changes`]), foreign field managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), refusals ([`refusal`]), controllers that revert applied objects ([`rival`]), health ([`health`]),
+//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), the objects that an audit lists ([`changes`]), foreign field managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects ([`scope`]), refusals ([`refusal`]), controllers that revert applied objects ([`rival`]), health ([`health`]),
 //! and the plan of one run that follows from all of them ([`plan`]).
 //! Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 
@@ -18,6 +18,7 @@ pub mod order;
 pub mod plan;
 pub mod refusal;
 pub mod rival;
+pub mod scope;
 pub mod stages;
 pub mod taken;
 mod takeover;

@@ -15,6 +15,7 @@ use crate::cluster::Cluster;
 use crate::controllers::kustomization::bases::Bases;
 use crate::controllers::kustomization::inputs::Inputs;
 use crate::controllers::kustomization::key_services::KeyServices;
+use crate::controllers::kustomization::scope::scoped;
 use crate::controllers::kustomization::wish::{self, Servers, Wish};
 use crate::settings::Settings;
 
@@ -70,7 +71,9 @@ pub(in crate::cli) async fn build(
         (built, object, settings)
     })
     .await?;
-    Ok(Built { wish: wish.map_err(told)?, object, settings })
+    let wish = wish.map_err(told)?;
+    let wish = scoped(&wish, cluster, &settings.custom_apply_stage_kinds).await?.unwrap_or(wish);
+    Ok(Built { wish, object, settings })
 }
 
 /// The files, where `spec.path` is in them if not where it says, and their revision.

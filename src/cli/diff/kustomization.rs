@@ -95,7 +95,7 @@ impl Comparison<'_> {
         if resource.namespaced == id.namespace.is_empty() {
             let text = match resource.namespaced {
                 true => "namespace not specified: set metadata.namespace or spec.targetNamespace",
-                false => "is cluster-scoped and has a namespace; remove metadata.namespace",
+                false => "turned out to be cluster-scoped; try again",
             };
             return Err(format!("{} {text}", id.subject()));
         }
@@ -207,7 +207,8 @@ impl Comparison<'_> {
         let own = self.object.namespace().unwrap_or_default();
         let is_ours = is_owned(&live, &self.object.name_any(), &own);
         let is_going = live.meta("deletionTimestamp").is_some_and(|it| !it.is_null());
-        if !is_ours || is_going {
+        let is_wanted = self.wish.desired.wants_cluster_scoped(&live.id());
+        if !is_ours || is_going || is_wanted {
             return None;
         }
         Some(Ok(match switches(&live).skips_prune() {

@@ -54,12 +54,35 @@ pub(super) struct Run<'a> {
     pub(super) interval: Duration,
 }
 
-/// Whether a build was applied to its end at this revision of the source and of the spec, as the status tells.
+/// Whether what is live is this build, applied to its end at this revision of the source and of the spec, as the status
+/// tells: the newest attempt was at it and succeeded, and none has begun since. What succeeded before others is history.
 pub(super) fn was_applied(object: &Kustomization, revision: &str, digest: &str) -> bool {
     let Some(status) = object.status.as_ref() else { return false };
-    status.last_applied_revision.as_deref() == Some(revision)
+    let [attempted, applied] = [&status.last_attempted_revision, &status.last_applied_revision];
+    attempted.as_deref() == Some(revision)
+        && applied.as_deref() == Some(revision)
         && object.observed_generation() == object.meta().generation
-        && status.history.iter().any(|it| it.digest == digest)
+        && is_newest_success(status, digest)
+        && !is_under_way(object)
+}
+
+/// Whether the newest entry of the history is the success of a build.
+fn is_newest_success(status: &KustomizationStatus, digest: &str) -> bool {
+    let newest = status.history.first();
+    newest.is_some_and(|it| {
+        it.digest == digest
+            && it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str()
+    })
+}
+
+/// Whether an attempt has begun of which the status tells no end: one that was suspended in the middle has none.
+fn is_under_way(object: &Kustomization) -> bool {
+    let is_unknown =
+        |kind| object.condition(kind).is_some_and(|it| it.status == Status::Unknown.as_str());
+    let is_suspended = object
+        .condition(reconcile::READY)
+        .is_some_and(|it| it.status != "True" && it.reason == reason::SUSPENDED.as_str());
+    is_unknown(reconcile::READY) || is_unknown(HEALTHY) || is_suspended
 }
 
 /// What is written and told.
@@ -175,9 +198,14 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
     // Differs(flux): a run that finds a revision as it was applied is no event.
     let is_new =
         !run.changes.is_empty() || failed_anew || recovered || is_new_revision(&before, run);
+    // Its newest entry is what is live, also where a build changed no object.
+    let is_another = |digest: &str| run.rest.is_settled() && !is_newest_success(&before, digest);
+    let is_recorded = |digest: &&str| {
+        let is_over = !matches!(run.rest, Rest::Running(..));
+        is_over && (is_new || is_another(digest))
+    };
     // Differs(flux): history is written when something is new, not at every run.
-    if let (true, Some(digest), false) = (is_new, run.digest, matches!(run.rest, Rest::Running(..)))
-    {
+    if let Some(digest) = run.digest.filter(is_recorded) {
         let mut history: History = through(&before.history).unwrap_or_default();
         let metadata = facts("", run.revision, run.origin_revision);
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();

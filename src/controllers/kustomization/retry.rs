@@ -1,5 +1,5 @@
-//! What a Kustomization remembers of an attempt that failed: a wait that stays failed, refusals that are repeated less
-//! and less often.
+//! What a Kustomization remembers of its last attempts: what came to its end, a wait that stays failed, refusals that are
+//! repeated less and less often.
 //!
 //! Elsewhere: what follows from it (`apply::plan`), how delays grow (`reconcile::Retries`).
 
@@ -27,6 +27,37 @@ impl Judged {
     /// The same spec and objects, at whatever revision.
     pub(super) fn is_same_build(&self, other: &Self) -> bool {
         self.generation == other.generation && self.digest == other.digest
+    }
+}
+
+/// The last wish that was applied to its end, unless another was begun since.
+#[derive(Default)]
+pub(super) struct LastApplied {
+    judged: Option<Judged>,
+    /// The status tells of another cluster or user: no attempt of this one has come to its end.
+    has_moved: bool,
+}
+
+impl LastApplied {
+    /// An attempt begins: what was applied before is not what is live any more, however far it comes.
+    pub(super) fn begin(&mut self) {
+        self.judged = None;
+    }
+
+    /// All of a wish is applied and well.
+    pub(super) fn end(&mut self, judged: Judged) {
+        (self.judged, self.has_moved) = (Some(judged), false);
+    }
+
+    /// It is applied elsewhere, or as somebody else.
+    pub(super) fn moved(&mut self) {
+        (self.judged, self.has_moved) = (None, true);
+    }
+
+    /// Whether a wish is what is live; `is_told` is what the status says, which another process may have written.
+    pub(super) fn is(&self, judged: &Judged, is_told: impl FnOnce() -> bool) -> bool {
+        let is_known = self.judged.as_ref().is_some_and(|it| it.is_same_build(judged));
+        is_known || !self.has_moved && is_told()
     }
 }
 
@@ -84,4 +115,41 @@ impl Session {
 /// How long a request that failed through no fault of the spec is paused; not the same for all that failed together.
 pub(super) fn soon(object: &Kustomization, soon: Duration) -> Duration {
     reconcile::jittered(soon, 20, reconcile::seed(&object.uid().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(digest: &str) -> Judged {
+        let (digest, revision) = (digest.to_owned(), "main@sha1:1".to_owned());
+        Judged { generation: 1, digest, revision }
+    }
+
+    #[test]
+    fn what_was_applied_before_another_attempt_began_is_not_what_is_live() {
+        let (first, second) = (judged("a"), judged("b"));
+        let mut applied = LastApplied::default();
+        assert!(!applied.is(&first, || false));
+        assert!(applied.is(&first, || true), "another process applied it");
+        applied.end(first.clone());
+        assert!(applied.is(&first, || false) && !applied.is(&second, || false));
+        let elsewhere = Judged { revision: "main@sha1:2".to_owned(), ..first.clone() };
+        assert!(applied.is(&elsewhere, || false), "a revision that builds the same");
+        // The second is begun and does not come to its end, and the way back is no correction.
+        applied.begin();
+        assert!(!applied.is(&first, || false));
+        applied.end(second.clone());
+        assert!(!applied.is(&first, || false) && applied.is(&second, || false));
+    }
+
+    #[test]
+    fn what_was_applied_elsewhere_tells_nothing_of_this_cluster() {
+        let (first, mut applied) = (judged("a"), LastApplied::default());
+        applied.end(first.clone());
+        applied.moved();
+        assert!(!applied.is(&first, || true));
+        applied.end(first.clone());
+        assert!(applied.is(&first, || true));
+    }
 }

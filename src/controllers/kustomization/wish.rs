@@ -17,7 +17,7 @@ use super::bases::Bases;
 use super::inputs::Inputs;
 use super::key_services::KeyServices;
 use super::manifests::{Account, Loaded};
-use super::{decryption, generated, manifests};
+use super::{ca_bundle, decryption, generated, manifests};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::unsupported::unsupported_text;
 use crate::settings::Settings;
@@ -38,6 +38,7 @@ pub(crate) struct Timeouts {
 }
 
 /// A built wish, and what it was built from.
+#[derive(Clone)]
 pub(crate) struct Wish {
     pub(crate) desired: Arc<Desired>,
     /// Names the content of all manifests.
@@ -356,6 +357,7 @@ fn dress(manifest: &mut Object, object: &Kustomization) {
     }
     apply::meta::set_owner(manifest, &object.name_any(), &object.namespace().unwrap_or_default());
     apply::normalize::typed(manifest);
+    ca_bundle::remove_unusable(manifest);
 }
 
 /// Whose health is waited for, and in which API versions those named are read.

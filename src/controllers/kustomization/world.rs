@@ -4,6 +4,7 @@
 //! one object's write (`write`), what to do (`apply::plan`).
 
 mod observe;
+mod related;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use reconcile::{Node, Rest, Time, Wake, reason};
 use super::report::Progress;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
+use crate::cluster::version::LATEST_VERSION;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
@@ -241,7 +243,9 @@ impl World {
     /// What is refused for want of rights is tried again when they change.
     fn note_forbidden(&self, known: &mut Known, error: &ClusterError) {
         if error.code() == Some(403) {
-            known.missing.insert(rights());
+            let place = self.target.place();
+            let namespaces = self.versions.keys().map(|id| id.namespace.as_str());
+            known.missing.extend(namespaces.chain([""]).map(|namespace| rights(place, namespace)));
             self.target.follow_rights(&self.context.hub);
         }
     }
@@ -256,7 +260,7 @@ impl World {
                 let ours = known.seen.get(&id).is_some_and(|s| *s == SeenState::InSync);
                 let labelled = if ours { Labelled::Yes } else { Labelled::No };
                 // What was not examined has no version that it could be ahead of.
-                let version = known.examined.get(&id).copied().unwrap_or(u64::MAX);
+                let version = known.examined.get(&id).copied().unwrap_or(LATEST_VERSION);
                 // A loss during the run has woken the node by itself.
                 let since = self.target.watcher().now();
                 awaited.push(Awaited { resource, labelled, version, since, id });

@@ -4,16 +4,21 @@
 //! each object would be thousands. Of what they see only what is named is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use objects::ObjectId;
 use reconcile::Node;
 
 use super::state::{Moment, Recent, WatchKey, is_newer};
 use crate::cluster::discovery::Resource;
+use crate::cluster::version::is_later;
 use crate::cluster::watch::Selection;
 
 /// In how many namespaces a kind is watched by itself.
 const NAMESPACES: usize = 32;
+
+/// For how long a watch that was refused is not tried again.
+const REFUSED_FOR: Duration = Duration::from_secs(3600);
 
 /// What a run read.
 pub(crate) struct Referred {
@@ -48,8 +53,8 @@ pub(super) struct References {
     places: BTreeMap<Kind, BTreeMap<String, usize>>,
     /// Kinds that are watched in all namespaces at once.
     wide: BTreeSet<Kind>,
-    /// Watches that the API server refused.
-    refused: BTreeSet<WatchKey>,
+    /// Watches that the API server refused, and when.
+    refused: BTreeMap<WatchKey, Instant>,
     /// What watches for references saw last.
     recent: Recent,
 }
@@ -76,9 +81,10 @@ impl References {
         });
         reference.users.insert(user.clone(), *version);
         // That it is not there may be out of date: a watch lags, and tells when it is.
-        let is_later =
-            matches!((reference.seen, version), (Some(Some(seen)), Some(read)) if seen > *read);
-        is_later || self.recent.differs_since(id, *since, *version)
+        let is_newer = matches!(
+            (reference.seen, version), (Some(Some(seen)), Some(read)) if is_later(seen, *read)
+        );
+        is_newer || self.recent.differs_since(id, *since, *version)
     }
 
     /// A node names nothing any more.
@@ -95,6 +101,16 @@ impl References {
                 *count -= 1;
                 if *count == 0 {
                     places.remove(&id.namespace);
+                    let is_all = places.is_empty();
+                    // Nobody needs to know any more what was refused there.
+                    self.refused.retain(|key, _| {
+                        let is_there = match &key.selection {
+                            Selection::InNamespace(namespace) => *namespace == id.namespace,
+                            Selection::All => is_all,
+                            Selection::Named(..) | Selection::Labelled(_) => false,
+                        };
+                        !(is_there && key.kind == id.kind && key.group == id.group)
+                    });
                 }
             }
         }
@@ -112,7 +128,7 @@ impl References {
             ways.push(Selection::InNamespace(id.namespace.clone()));
         }
         let mut keys = ways.into_iter().map(|way| WatchKey::new(resource, way));
-        let allowed = keys.find(|key| !self.refused.contains(key));
+        let allowed = keys.find(|key| !self.refused.contains_key(key));
         Some(allowed.unwrap_or_else(|| WatchKey::new(resource, named)))
     }
 
@@ -143,8 +159,19 @@ impl References {
     }
 
     /// The API server refuses a watch, so that narrower ones are needed.
-    pub(super) fn refuse(&mut self, key: &WatchKey) {
-        self.refused.insert(key.clone());
+    pub(super) fn refuse(&mut self, key: &WatchKey, now: Instant) {
+        self.refused.insert(key.clone(), now);
+    }
+
+    /// Rights may have been granted: watches that were refused long ago are tried again. Returns whose watches change.
+    pub(super) fn permit_again(&mut self, now: Instant) -> BTreeSet<Node> {
+        let is_over =
+            |_: &WatchKey, at: &mut Instant| now.saturating_duration_since(*at) >= REFUSED_FOR;
+        let over: Vec<WatchKey> =
+            self.refused.extract_if(.., is_over).map(|(key, _)| key).collect();
+        let ids = over.iter().flat_map(|key| self.expected(key));
+        let users = ids.filter_map(|id| self.named.get(id)).flat_map(|it| it.users.keys().cloned());
+        users.collect()
     }
 
     /// A watch saw how an object is now; none: it is gone. Returns whom that wakes.
@@ -243,16 +270,24 @@ mod tests {
         assert_eq!(all.selection, Selection::All);
         assert_eq!(references.needed_by(last), BTreeSet::from([all.clone()]));
         assert_eq!(references.expected(&all).len(), NAMESPACES + 1);
-        references.refuse(&all);
+        let now = Instant::now();
+        references.refuse(&all, now);
         let own = references.key_of(&read.id).unwrap();
         assert_eq!(own.selection, Selection::InNamespace(read.id.namespace.clone()));
-        references.refuse(&own);
+        references.refuse(&own, now);
         let one = references.key_of(&read.id).unwrap();
         assert!(matches!(one.selection, Selection::Named(..)));
+        // What is refused is tried again later, by all whom it is about.
+        assert_eq!(references.permit_again(now + REFUSED_FOR / 2), BTreeSet::new());
+        assert_eq!(references.permit_again(now + REFUSED_FOR).len(), NAMESPACES + 1);
+        assert_eq!(references.key_of(&read.id), Some(all.clone()));
+        references.refuse(&all, now);
+        references.refuse(&own, now);
         for (user, _) in &named {
             references.forget(user);
         }
         assert!(references.named.is_empty() && references.by_user.is_empty());
         assert!(references.places.values().all(BTreeMap::is_empty));
+        assert!(references.refused.is_empty(), "nobody asks there any more");
     }
 }

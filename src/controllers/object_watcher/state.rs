@@ -14,6 +14,7 @@ use super::Fingerprint;
 use super::Marks;
 use super::references::References;
 use crate::cluster::discovery::Resource;
+use crate::cluster::version::is_later;
 use crate::cluster::watch::Selection;
 
 /// An object that a node applied.
@@ -104,7 +105,7 @@ impl Recent {
 pub(super) fn is_newer(now: Option<u64>, read: Option<u64>) -> bool {
     match (now, read) {
         // A watch that lags tells of versions that were read long ago.
-        (Some(now), Some(read)) => now > read,
+        (Some(now), Some(read)) => is_later(now, read),
         (now, read) => now.is_some() != read.is_some(),
     }
 }
@@ -177,7 +178,7 @@ impl State {
     pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &Tracked) -> bool {
         let compared = tracked.applied.0;
         let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
-        seen.is_some_and(|(version, _)| version <= compared) && self.is_watched(tracked)
+        seen.is_some_and(|(version, _)| !is_later(version, compared)) && self.is_watched(tracked)
     }
 
     /// What the watch by a label saw of an object last.

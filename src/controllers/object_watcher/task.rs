@@ -7,10 +7,11 @@ use std::sync::Weak;
 use futures::{Stream, StreamExt as _};
 use objects::ObjectId;
 
-use super::{ObjectWatcher, WatchKey, version_of};
+use super::{ObjectWatcher, WatchKey};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::Sighted;
+use crate::cluster::version::of_metadata;
 use crate::cluster::watch::Seen;
 
 /// Runs until it is aborted or the watcher is gone.
@@ -27,7 +28,7 @@ pub(super) async fn follow(
         let saw = |object: &Sighted| {
             let id = identify(&resource, object);
             if key.is_for_references() {
-                watcher.saw_reference(&key, &id, Some(version_of(&object.metadata)));
+                watcher.saw_reference(&key, &id, Some(of_metadata(&object.metadata)));
             } else {
                 watcher.saw(&key, &id, &object.metadata);
             }

@@ -7,8 +7,18 @@ use notify::receivers::{Target, Targets};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use crate::cluster::discovery::Resource;
+use crate::cluster::item::Shallow;
+use crate::cluster::pages::Part;
 use crate::cluster::{Cluster, ClusterError};
+
+/// How many requests have lists in memory at the same time.
+static LIST_PERMITS: Semaphore = Semaphore::const_new(2);
+
+/// How much metadata all lists of a request may have, in bytes.
+const LARGEST_METADATA: usize = 8 << 20;
 
 /// API version, kind and namespace.
 type Place = (String, String, String);
@@ -19,6 +29,10 @@ struct State {
     lists: BTreeMap<Place, Arc<Vec<Value>>>,
     missing_objects: BTreeSet<Target>,
     missing_lists: BTreeSet<Place>,
+    /// How much metadata is in the lists.
+    bytes: usize,
+    /// For the lists that are in memory.
+    listing: Option<SemaphorePermit<'static>>,
 }
 
 /// What was read so far. What is asked for and was not read is noted, and seems to be missing meanwhile.
@@ -44,9 +58,16 @@ impl Existing {
             let found = one(cluster, &target).await?;
             self.state().objects.insert(target, found);
         }
+        if !lists.is_empty() && self.state().listing.is_none() {
+            let permit = LIST_PERMITS.acquire().await;
+            self.state().listing = permit.ok();
+        }
         for place in lists {
-            let found = all(cluster, &place).await?;
-            self.state().lists.insert(place, Arc::new(found));
+            let left = LARGEST_METADATA.saturating_sub(self.state().bytes);
+            let (found, bytes) = all(cluster, &place, left).await?;
+            let mut state = self.state();
+            state.lists.insert(place, Arc::new(found));
+            state.bytes += bytes;
         }
         Ok(any)
     }
@@ -93,24 +114,54 @@ async fn one(cluster: &Cluster, target: &Target) -> Result<Option<Value>, Cluste
     Ok(found.map(|object| metadata(&object)))
 }
 
+/// The metadata of all objects of a place, and how many bytes that is: at most so many.
 async fn all(
     cluster: &Cluster,
     (api_version, kind, namespace): &Place,
-) -> Result<Vec<Value>, ClusterError> {
+    most: usize,
+) -> Result<(Vec<Value>, usize), ClusterError> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
     let Some(resource) = namespaced(cluster, api_version, kind).await? else {
-        return Ok(Vec::new());
+        return Ok((found, bytes));
     };
-    let found = cluster.list(&resource, namespace, "").await?;
-    Ok(found.iter().map(metadata).collect())
+    let mut pages = cluster.pages(&resource, namespace, Part::Metadata)?;
+    while let Some(page) = pages.next().await? {
+        for Shallow(mut object) in page {
+            let mut metadata = object["metadata"].take();
+            bare(&mut metadata);
+            bytes += metadata.to_string().len();
+            found.push(json!({"metadata": metadata}));
+        }
+        if bytes > most {
+            let text = format!(
+                "namespace {namespace} has more objects of kind {kind} than a Receiver selects from; name them, or \
+                 divide them among namespaces"
+            );
+            return Err(ClusterError::Unreadable(text));
+        }
+    }
+    Ok((found, bytes))
+}
+
+/// Who wrote which field is most of it, and nothing that a filter asks.
+fn bare(metadata: &mut Value) {
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove("managedFields");
+    }
 }
 
 fn metadata(object: &Object) -> Value {
-    json!({"metadata": object.get("metadata")})
+    let mut metadata = object.get("metadata").cloned().unwrap_or_default();
+    bare(&mut metadata);
+    json!({"metadata": metadata})
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
+    use crate::cluster::double::answering;
 
     #[test]
     fn what_is_asked_for_is_noted_until_it_is_read() {
@@ -127,5 +178,48 @@ mod tests {
         assert_eq!(existing.state().missing_lists.len(), 1);
         existing.state().objects.insert(target.clone(), Some(json!({"metadata": {}})));
         assert!(existing.object(&target).is_some());
+    }
+
+    fn place() -> Place {
+        ("kustomize.toolkit.fluxcd.io/v1".to_owned(), "Kustomization".to_owned(), "n".to_owned())
+    }
+
+    /// A server of Kustomizations in two pages, with annotations of a length, and what it was asked for.
+    async fn server(length: usize) -> (Cluster, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let told = asked.clone();
+        let cluster = answering(move |(request, _)| {
+            let Some((_, query)) = request.split_once("/kustomizations?") else {
+                let kinds = json!({"groupVersion": "kustomize.toolkit.fluxcd.io/v1", "resources": [
+                    {"name": "kustomizations", "singularName": "", "kind": "Kustomization",
+                        "namespaced": true, "verbs": ["list"]}]});
+                return (200, Body::from(kinds.to_string()));
+            };
+            told.lock().unwrap().push(query.to_owned());
+            let next = if query.contains("continue=") { "" } else { "second" };
+            let metadata = json!({"name": "a", "annotations": {"x": "y".repeat(length)},
+                "managedFields": [{"manager": "kubectl"}]});
+            let page = json!({"metadata": {"continue": next}, "items": [
+                {"metadata": metadata, "spec": {"path": "."}}]});
+            (200, Body::from(page.to_string()))
+        });
+        (cluster.await, asked)
+    }
+
+    #[tokio::test]
+    async fn lists_are_read_in_pages_and_nothing_is_kept_but_what_filters_ask() {
+        let (cluster, asked) = server(1).await;
+        let (found, bytes) = all(&cluster, &place(), LARGEST_METADATA).await.unwrap();
+        assert_eq!(found[0], json!({"metadata": {"name": "a", "annotations": {"x": "y"}}}));
+        assert_eq!((found.len(), bytes), (2, 2 * found[0]["metadata"].to_string().len()));
+        assert_eq!(asked.lock().unwrap().join(" "), "limit=500 limit=500&continue=second");
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_too_long_is_not_read_to_its_end() {
+        let (cluster, asked) = server(1000).await;
+        let error = all(&cluster, &place(), 999).await.unwrap_err();
+        assert!(error.to_string().contains("more objects of kind Kustomization"), "{error}");
+        assert_eq!(asked.lock().unwrap().len(), 1);
     }
 }

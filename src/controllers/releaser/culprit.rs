@@ -5,7 +5,8 @@
 //! Differs(flux): there a failed wait names the object and its state alone.
 
 use apply::Report;
-use objects::{Gvk, Object};
+use cause::event::last_seen;
+use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 use sources::bases::without_credentials;
 
@@ -14,6 +15,15 @@ use crate::cluster::Cluster;
 
 /// How long a cause may be, in characters.
 const MAX_TEXT: usize = 500;
+
+/// How many Pods of an object are looked at.
+const MOST_PODS: usize = 64;
+
+/// For how many of those that are not ready warnings are read.
+const MOST_UNREADY: usize = 4;
+
+/// How many warnings about one thing are read.
+const MOST_WARNINGS: usize = 256;
 
 /// The deepest cause that is found; none where nothing more is known, or the cluster does not tell.
 pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> Option<String> {
@@ -50,7 +60,8 @@ async fn pods_of(cluster: &Cluster, member: &Member) -> Vec<Object> {
         return pod.ok().flatten().into_iter().collect();
     }
     let Some(selector) = cause::pod::selector(&member.object) else { return Vec::new() };
-    cluster.list(&resource, namespace, &selector).await.unwrap_or_default()
+    let pods = cluster.list_first(&resource, namespace, (&selector, ""), MOST_PODS).await;
+    pods.unwrap_or_default()
 }
 
 /// The last line that a container printed that failed; none where the cluster does not tell.
@@ -70,25 +81,116 @@ pub(super) async fn last_line(
     Some(shortened(&without_credentials(&masked(&line))))
 }
 
-/// The newest warning about an object or its Pods.
+/// The newest warning about an object, those of its Pods that are not ready, or its ReplicaSets.
 async fn last_warning(cluster: &Cluster, member: &Member, pods: &[Object]) -> Option<String> {
+    let ObjectId { namespace, name, kind, .. } = &member.id;
     let resource = cluster.resource(&Gvk::new("v1", "Event")).await.ok()?;
-    let events = cluster.list(&resource, &member.id.namespace, "").await.ok()?;
-    let field = |event: &Object, path: [&str; 2]| -> String {
-        let value = event.get(path[0]).and_then(|it| it.get(path[1]));
+    let now = jiff::Timestamp::now();
+    let is_ready = |pod: &Object| apply::health::read(pod, &[], now).is_current();
+    let unready = pods.iter().filter(|pod| !is_ready(pod)).take(MOST_UNREADY);
+    let mut about = vec![named(kind, name)];
+    if kind != "Pod" {
+        about.extend(unready.map(|pod| named("Pod", pod.name())));
+    }
+    if kind == "Deployment" {
+        about.push("involvedObject.kind=ReplicaSet".to_owned());
+    }
+    let mut warnings = Vec::new();
+    for about in about {
+        let fields = format!("type=Warning,{about}");
+        let found = cluster.list_first(&resource, namespace, ("", &fields), MOST_WARNINGS).await;
+        warnings.extend(found.unwrap_or_default());
+    }
+    let involved = |event: &Object, field: &str| {
+        let value = event.get("involvedObject").and_then(|it| it.get(field));
         value.and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    let text = |event: &Object, key: &str| {
-        event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    let of_other = |event: &Object| {
+        let below = format!("{name}-");
+        involved(event, "kind") == "ReplicaSet"
+            && kind == "Deployment"
+            && !involved(event, "name").starts_with(&below)
     };
-    let is_about = |event: &&Object| {
-        let (kind, name) =
-            (field(event, ["involvedObject", "kind"]), field(event, ["involvedObject", "name"]));
-        let is_own = kind == member.id.kind && name == member.id.name;
-        let is_below = kind == "ReplicaSet" && name.starts_with(&format!("{}-", member.id.name));
-        is_own || is_below || (kind == "Pod" && pods.iter().any(|pod| pod.name() == name))
-    };
-    let warnings = events.iter().filter(|it| text(it, "type") == "Warning").filter(is_about);
-    let last = warnings.max_by_key(|it| text(it, "lastTimestamp"))?;
-    Some(format!("{}: {}", text(last, "reason"), text(last, "message")))
+    let last = warnings.iter().filter(|it| !of_other(it)).max_by_key(|it| last_seen(it))?;
+    let text = |key: &str| last.get(key).and_then(Value::as_str).unwrap_or_default();
+    Some(format!("{}: {}", text("reason"), text("message")))
+}
+
+/// The field selector of events about an object.
+fn named(kind: &str, name: &str) -> String {
+    format!("involvedObject.kind={kind},involvedObject.name={name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use apply::Health;
+    use axum::body::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::discovery::Resource;
+    use crate::cluster::double::answering;
+
+    fn member() -> Member {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+        let object = Object::new(object).unwrap();
+        let (gvk, plural) = (object.gvk(), "deployments".to_owned());
+        let resource = Resource { gvk, plural, namespaced: true, watchable: true };
+        Member { id: object.id(), object, resource }
+    }
+
+    fn event(kind: &str, name: &str, at: &str) -> Value {
+        json!({"metadata": {"name": name}, "type": "Warning", "reason": "Failed", "message": name,
+            "involvedObject": {"kind": kind, "name": name}, "eventTime": at})
+    }
+
+    const KINDS: &str = r#"{"groupVersion": "v1", "resources": [
+        {"name": "pods", "singularName": "", "kind": "Pod", "namespaced": true, "verbs": ["list"]},
+        {"name": "events", "singularName": "", "kind": "Event", "namespaced": true, "verbs": ["list"]}]}"#;
+
+    #[tokio::test]
+    async fn only_warnings_about_the_object_its_unready_pods_and_replica_sets_are_read() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let told = asked.clone();
+        let cluster = answering(move |(request, _)| {
+            let Some((path, query)) = request.split_once('?') else {
+                return (200, Body::from(KINDS));
+            };
+            let query = percent_encoding::percent_decode_str(query).decode_utf8_lossy();
+            told.lock().unwrap().push(query.clone().into_owned());
+            let items = match (path.ends_with("/pods"), query.contains("kind=ReplicaSet")) {
+                (true, _) => json!([
+                    {"metadata": {"name": "web-1-a"}, "status": {"phase": "Pending"}},
+                    {"metadata": {"name": "web-1-b"}, "status": {"phase": "Running",
+                        "conditions": [{"type": "Ready", "status": "True"}]}}]),
+                (false, true) => json!([
+                    event("ReplicaSet", "web-1", "2026-01-02T00:00:00Z"),
+                    event("ReplicaSet", "webshop-1", "2026-01-03T00:00:00Z")
+                ]),
+                (false, false) => json!([event("Pod", "web-1-a", "2026-01-01T00:00:00Z")]),
+            };
+            (200, Body::from(json!({"items": items}).to_string()))
+        })
+        .await;
+        let report = Report { status: Health::InProgress, ..Report::not_found() };
+        let report = Report { message: String::new(), ..report };
+        let cause = of(&cluster, &member(), &report).await;
+        assert_eq!(cause.as_deref(), Some("Failed: web-1"));
+        let asked = asked.lock().unwrap();
+        let selectors: Vec<&str> =
+            asked.iter().filter_map(|it| it.split_once("fieldSelector=")).map(|it| it.1).collect();
+        assert_eq!(
+            selectors,
+            [
+                "",
+                "type=Warning,involvedObject.kind=Deployment,involvedObject.name=web",
+                "type=Warning,involvedObject.kind=Pod,involvedObject.name=web-1-a",
+                "type=Warning,involvedObject.kind=ReplicaSet",
+            ]
+        );
+    }
 }

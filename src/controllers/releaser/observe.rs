@@ -16,7 +16,7 @@ use super::legacy;
 use super::members::{self, Member};
 use super::world::World;
 use super::{Owner, culprit};
-use crate::cluster::ClusterError;
+use crate::cluster::{ClusterError, version};
 use crate::controllers::crd_guard;
 use crate::controllers::object_watcher::{Awaited, Labelled, Moment};
 
@@ -30,8 +30,7 @@ fn shown(id: &ObjectId, state: &str) -> String {
 
 /// The version in which an object is stored.
 fn version_of(object: &Object) -> u64 {
-    let version = object.meta("resourceVersion").and_then(Value::as_str);
-    version.and_then(|it| it.parse().ok()).unwrap_or_default()
+    object.get("metadata").map(version::of_metadata).unwrap_or_default()
 }
 
 /// Kinds that have no state worth waiting for once they are there.

@@ -16,6 +16,19 @@ pub fn related_kinds(gvk: &Gvk) -> Option<Gvk> {
     is_pod_controller(&gvk.group, &gvk.kind).then(|| Gvk::new("v1", "Pod"))
 }
 
+/// The label selector by which a list has those objects and no others; `None` where [`read`] needs none.
+pub fn related_selector(object: &Object) -> Option<String> {
+    related_kinds(&object.gvk())?;
+    let Selector(tests) = Selector::of(object).ok()?;
+    let text = |(key, test): &(&str, Test<'_>)| match test {
+        Test::In(values) => format!("{key} in ({})", values.join(",")),
+        Test::NotIn(values) => format!("{key} notin ({})", values.join(",")),
+        Test::Exists => (*key).to_owned(),
+        Test::Absent => format!("!{key}"),
+    };
+    Some(tests.iter().map(text).collect::<Vec<_>>().join(","))
+}
+
 fn is_pod_controller(group: &str, kind: &str) -> bool {
     group == "apps" && matches!(kind, "StatefulSet" | "ReplicaSet")
 }

@@ -49,3 +49,22 @@ fn only_what_changes_the_answer_is_listed() {
     assert_eq!(related("apps/v1", "Deployment"), None);
     assert_eq!(related("extensions/v1beta1", "ReplicaSet"), None);
 }
+
+#[test]
+fn a_list_by_the_selector_has_the_pods_that_count_and_no_others() {
+    let selector = |kind: &str, selector: Value| {
+        let object = Object::new(json!({"apiVersion": "apps/v1", "kind": kind,
+            "metadata": {"name": "r", "namespace": "a"}, "spec": {"selector": selector}}));
+        related_selector(&object.unwrap())
+    };
+    let labels = json!({"matchLabels": {"app": "x"}});
+    assert_eq!(selector("StatefulSet", labels.clone()).as_deref(), Some("app in (x)"));
+    let expressions = json!({"matchLabels": {"app": "x"}, "matchExpressions": [
+        {"key": "tier", "operator": "In", "values": ["a", "b"]},
+        {"key": "zone", "operator": "NotIn", "values": ["c"]},
+        {"key": "new", "operator": "Exists"}, {"key": "old", "operator": "DoesNotExist"}]});
+    let expected = "app in (x),tier in (a,b),zone notin (c),new,!old";
+    assert_eq!(selector("ReplicaSet", expressions).as_deref(), Some(expected));
+    assert_eq!(selector("ReplicaSet", json!({"matchExpressions": "?"})), None);
+    assert_eq!(selector("Deployment", labels), None, "its Pods do not count");
+}

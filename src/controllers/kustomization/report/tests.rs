@@ -164,6 +164,60 @@ fn a_build_counts_as_applied_only_at_its_own_revision_and_generation() {
     assert!(!was_applied(&edited, "main@sha1:abc", "sha256:123"));
 }
 
+/// Digests of builds, and how attempts at them ended.
+type Attempts<'a> = &'a [(&'a str, &'a Rest)];
+
+#[test]
+fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
+    let failed = Rest::Failed(reason::RECONCILIATION_FAILED, "no".to_owned(), Wake::default());
+    let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
+    let stopped = Rest::Blocked(reason::SUSPENDED, "suspended".to_owned(), Wake::default());
+    let settled = settled();
+    let (first, second) = ("sha256:123", "sha256:456");
+    // The attempts one after the other, all at one revision: whether the first and the second build count as applied.
+    let table: [(&str, Attempts<'_>, [bool; 2]); 8] = [
+        ("a refused build", &[(second, &failed)], [false, false]),
+        ("a refusal after a success", &[(first, &settled), (second, &failed)], [false, false]),
+        ("drift that is refused", &[(first, &settled), (first, &failed)], [false, false]),
+        ("a later success", &[(first, &settled), (second, &settled)], [false, true]),
+        ("a wait", &[(first, &settled), (second, &waiting)], [false, false]),
+        ("a stopped attempt", &[(first, &settled), (second, &stopped)], [false, false]),
+        ("a way back", &[(second, &settled), (first, &failed), (second, &settled)], [false, true]),
+        ("twice", &[(first, &settled), (first, &settled)], [true, false]),
+    ];
+    for (name, attempts, expected) in table {
+        let mut object = kustomization(json!({}));
+        for (digest, rest) in attempts {
+            // A build of which nothing is to be changed is live, too.
+            let run = Run { digest: Some(*digest), ..run(rest, &[]) };
+            object = kustomization(report(&object, &run).after);
+        }
+        let found = [first, second].map(|digest| was_applied(&object, "main@sha1:abc", digest));
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() {
+    let changes = changes();
+    let settled_first = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
+    let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
+    let second = Run { digest: Some("sha256:456"), ..run(&waiting, &changes) };
+    let after = report(&kustomization(settled_first.clone()), &second).after;
+    let mut suspended = after.clone();
+    for condition in &mut suspended.conditions {
+        if condition.type_ == "Ready" {
+            (condition.status, condition.reason) = ("False".to_owned(), "Suspended".to_owned());
+        }
+    }
+    suspended.conditions.retain(|it| it.type_ == "Ready");
+    assert!(!was_applied(&kustomization(suspended), "main@sha1:abc", "sha256:123"));
+    let elsewhere = Run { revision: "main@sha1:def", ..second };
+    let mut blocked = report(&kustomization(settled_first), &elsewhere).after;
+    blocked.conditions.clear();
+    assert!(!was_applied(&kustomization(blocked), "main@sha1:abc", "sha256:123"));
+}
+
 #[test]
 fn a_failure_is_told_once() {
     let failed =

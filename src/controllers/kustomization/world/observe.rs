@@ -8,11 +8,13 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{Edge, Rest, Wake, reason};
 
+use super::related::failed;
 use super::write::version;
 use super::{Verify, World};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
+use crate::cluster::version::number_of;
 use crate::controllers::crd_guard::{self, Change};
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::object_watcher::{Knowledge, Moment};
@@ -117,11 +119,9 @@ impl World {
             )));
         }
         if !resource.namespaced && !id.namespace.is_empty() {
-            let text = format!(
-                "{} has a namespace, but {} is cluster-scoped; remove metadata.namespace",
-                id.subject(),
-                id.kind
-            );
+            // Its kind came after the scopes were asked for; the next run knows it.
+            self.known().is_transient = true;
+            let text = format!("{}: {} turned out to be cluster-scoped", id.subject(), id.kind);
             return Ok(SeenState::Refused(text));
         }
         let watcher = self.target.watcher();
@@ -335,8 +335,9 @@ impl World {
                 Err(error) => return Err(error),
             },
         };
-        let version = live.as_ref().and_then(|l| l.meta("resourceVersion")?.as_str()?.parse().ok());
-        self.known().examined.insert(id.clone(), version.unwrap_or_default());
+        // 0 if it is not there.
+        let seen = live.as_ref().map(|live| number_of(&version(live))).unwrap_or_default();
+        self.known().examined.insert(id.clone(), seen);
         let Some(live) = live else { return Ok(Report::not_found()) };
         if id.group == "batch" && id.kind == "Job" {
             return Ok(health::job(&live));
@@ -344,15 +345,14 @@ impl World {
         if let Some(report) = self.settings.expressions.report(&live).await {
             return Ok(report);
         }
-        let related = match health::related_kinds(&live.gvk()) {
-            Some(kind) if !fresh => {
-                let resource = self.target.cluster.resource(&kind).await?;
-                // The engine chooses by selector; what is of the namespace and in trouble is few.
-                self.target.cluster.list(&resource, &id.namespace, "").await?
-            }
-            Some(_) | None => Vec::new(),
-        };
-        Ok(health::read(&live, &related, jiff::Timestamp::now()))
+        let now = jiff::Timestamp::now();
+        let own = health::read(&live, &[], now);
+        // Pods only make worse what is on its way, and what was read or written a moment ago is asked for again.
+        if fresh || own.status != apply::Health::InProgress {
+            return Ok(own);
+        }
+        let related = failed(&self.target.cluster, &live, now).await;
+        Ok(health::read(&live, &related, now))
     }
 
     /// Finds out which recorded objects that left the manifests are already gone, or not ours to delete.
@@ -397,7 +397,8 @@ impl World {
             return;
         };
         let ours = apply::is_owned(&live, &self.node.name, &self.node.namespace);
-        if !ours || apply::switches(&live).skips_prune() {
+        let is_wanted = self.desired.wants_cluster_scoped(&live.id());
+        if !ours || is_wanted || apply::switches(&live).skips_prune() {
             known.gone.insert(id);
             return;
         }

@@ -1,0 +1,132 @@
+//! Takes the namespace from cluster-scoped objects of a build, as the API server does, before anything is known by its id.
+//!
+//! Elsewhere: which those are and what becomes of the wish (engine `apply`, `scope`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use apply::Stage;
+use apply::scope::{GroupKind, Scope, defined, with_namespace, without_namespace};
+use objects::ObjectId;
+use reconcile::{Rest, Wake, reason};
+
+use super::Session;
+use super::wish::Wish;
+use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::target::Target;
+
+/// The same wish with cluster-scoped objects in no namespace. `None` if it has none of them in one.
+///
+/// # Errors
+/// Names an object that has two manifests.
+pub(crate) async fn scoped(
+    wish: &Wish,
+    cluster: &Cluster,
+    custom: &[(String, String)],
+) -> Result<Option<Wish>, apply::DuplicateObject> {
+    let kinds = cluster_scoped(&wish.desired.stages, &wish.health_versions, cluster).await;
+    if kinds.is_empty() {
+        return Ok(None);
+    }
+    let desired = Arc::new(wish.desired.without_namespace(&kinds, custom)?);
+    let mut health_versions = wish.health_versions.clone();
+    without_namespace(&mut health_versions, &kinds);
+    Ok(Some(Wish { desired, health_versions, ..wish.clone() }))
+}
+
+/// The cluster-scoped kinds of manifests and health checks that name a namespace.
+///
+/// What a kind is says the build, if it has its CustomResourceDefinition, else the API server. A kind of which neither
+/// says anything keeps its namespace: its objects cannot be compared anyway.
+async fn cluster_scoped(
+    stages: &[Stage],
+    health: &[(ObjectId, String)],
+    cluster: &Cluster,
+) -> BTreeSet<GroupKind> {
+    let own = defined(stages);
+    let mut kinds = BTreeSet::new();
+    for gvk in with_namespace(stages, health) {
+        let kind = GroupKind { group: gvk.group.clone(), kind: gvk.kind.clone() };
+        let is_cluster_scoped = match own.get(&kind) {
+            Some(scope) => *scope == Scope::Cluster,
+            None => match cluster.resource(&gvk).await {
+                Ok(resource) => !resource.namespaced,
+                // Nobody is there to be asked.
+                Err(ClusterError::NoAnswer(_)) => break,
+                Err(_) => false,
+            },
+        };
+        if is_cluster_scoped {
+            kinds.insert(kind);
+        }
+    }
+    kinds
+}
+
+impl Session {
+    /// See [`scoped`].
+    pub(super) async fn scoped(&self, wish: Arc<Wish>, target: &Target) -> Result<Arc<Wish>, Rest> {
+        let custom = &self.context.settings.custom_apply_stage_kinds;
+        match scoped(&wish, &target.cluster, custom).await {
+            Ok(scoped) => Ok(scoped.map_or(wish, Arc::new)),
+            Err(error) => {
+                Err(Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use objects::Object;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::double::answering;
+
+    fn object(api: &str, kind: &str) -> Object {
+        Object::new(json!({"apiVersion": api, "kind": kind,
+            "metadata": {"name": "le", "namespace": "shop"}}))
+        .unwrap()
+    }
+
+    fn definition(kind: &str) -> Object {
+        Object::new(
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "x.acme.io"},
+            "spec": {"group": "acme.io", "scope": "Cluster", "names": {"kind": kind}}}),
+        )
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_cluster_scoped_if_the_build_or_the_api_server_says_so_and_not_if_neither_answers()
+     {
+        let cluster = answering(|(asked, _)| {
+            let resource = |kind: &str, namespaced: bool| {
+                json!({"name": kind.to_lowercase(), "singularName": "", "kind": kind, "verbs": ["get"],
+                    "namespaced": namespaced})
+            };
+            let list = json!({"kind": "APIResourceList", "groupVersion": "cert-manager.io/v1",
+                "resources": [resource("ClusterIssuer", false), resource("Issuer", true)]});
+            match asked.as_str() {
+                "GET /apis/cert-manager.io/v1" => (200, Body::from(list.to_string())),
+                _ => (503, Body::from("{}")),
+            }
+        })
+        .await;
+        let objects = vec![
+            object("cert-manager.io/v1", "ClusterIssuer"),
+            object("cert-manager.io/v1", "Issuer"),
+            object("acme.io/v1", "Defined"),
+            object("acme.io/v1", "Unknown"),
+            definition("Defined"),
+        ];
+        let stages = apply::stages(objects, &[]).unwrap();
+        let health = [(ObjectId::new("shop", "a", "cert-manager.io", "Issuer"), "v1".to_owned())];
+        let kinds = cluster_scoped(&stages, &health, &cluster).await;
+        let kinds: Vec<&str> = kinds.iter().map(|it| it.kind.as_str()).collect();
+        assert_eq!(kinds, ["Defined", "ClusterIssuer"]);
+    }
+}

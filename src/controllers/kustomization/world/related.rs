@@ -1,0 +1,91 @@
+//! The Pods that decide whether a workload on its way has failed.
+//!
+//! Elsewhere: whose Pods are asked for, and what follows from them (engine `apply`, `health`).
+
+use apply::{Health, health};
+use objects::Object;
+use reconcile::Time;
+
+use crate::cluster::Cluster;
+
+/// How many Pods of a workload are looked at.
+const MOST_PODS: usize = 256;
+
+/// What an object generated and has failed, as far as the cluster tells: without it, the object is judged by itself.
+pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<Object> {
+    let kind = health::related_kinds(&live.gvk());
+    let Some((kind, selector)) = kind.zip(health::related_selector(live)) else {
+        return Vec::new();
+    };
+    let listed = async {
+        let resource = cluster.resource(&kind).await?;
+        cluster.list_first(&resource, live.namespace(), (&selector, ""), MOST_PODS).await
+    };
+    let mut related = listed.await.unwrap_or_else(|error| {
+        tracing::debug!(object = live.id().subject(), %error, "its Pods cannot be listed");
+        Vec::new()
+    });
+    related.retain(|it| health::read(it, &[], now).status == Health::Failed);
+    related
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::body::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::double::answering;
+
+    fn workload() -> Object {
+        Object::new(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": {"name": "db", "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": {"app": "db"}}}}))
+        .unwrap()
+    }
+
+    fn pod(name: usize, reason: &str) -> Value {
+        json!({"metadata": {"name": format!("db-{name}"), "namespace": "shop", "labels": {"app": "db"}},
+            "status": {"phase": "Running", "containerStatuses": [
+                {"name": "c", "state": {"waiting": {"reason": reason}}}]}})
+    }
+
+    const POD_KIND: &str = r#"{"resources": [{"name": "pods", "singularName": "pod", "kind": "Pod",
+        "namespaced": true, "verbs": ["list", "watch"]}], "groupVersion": "v1"}"#;
+
+    #[tokio::test]
+    async fn pods_are_listed_by_selector_in_pages_and_no_more_than_are_looked_at() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let told = asked.clone();
+        let cluster = answering(move |(request, _)| {
+            let Some((_, query)) = request.split_once("/pods?") else {
+                return (200, Body::from(POD_KIND));
+            };
+            told.lock().unwrap().push(query.to_owned());
+            let pods: Vec<Value> =
+                (0..64).map(|at| pod(at, if at == 0 { "CrashLoopBackOff" } else { "" })).collect();
+            let page = json!({"metadata": {"continue": "more"}, "items": pods});
+            (200, Body::from(page.to_string()))
+        })
+        .await;
+        let found = failed(&cluster, &workload(), Time::UNIX_EPOCH).await;
+        assert_eq!(found.len(), 4, "one of each page, up to the bound");
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), 4);
+        let own = "limit=64&labelSelector=app%20in%20%28db%29&fieldSelector=";
+        assert_eq!(asked[0], own);
+        assert_eq!(asked[1], format!("{own}&continue=more"));
+    }
+
+    #[tokio::test]
+    async fn pods_that_may_not_be_listed_decide_nothing() {
+        let cluster = answering(|(request, _)| match request.contains("/pods") {
+            true => (403, Body::from(r#"{"kind": "Status", "code": 403, "message": "no"}"#)),
+            false => (200, Body::from(POD_KIND)),
+        })
+        .await;
+        assert_eq!(failed(&cluster, &workload(), Time::UNIX_EPOCH).await, Vec::new());
+    }
+}
