@@ -150,6 +150,7 @@ pub fn verify(
             let message = format!("signature verification of tag '{tag}' failed: {why}");
             refused("InvalidTagSignature", message)
         })?;
+        signed.check_name(tag).map_err(|message| refused("InvalidTagSignature", message))?;
         message.push_str(&format!("\n\t- tag '{tag}' with key '{key}'"));
     }
     if mode.has_commit() {
@@ -224,6 +225,22 @@ impl Signed {
         // It may have headers of signatures, too, which nothing reads.
         let Self { payload, .. } = Self::commit(payload);
         Self { signature: signature.to_vec(), payload }
+    }
+
+    /// Checks that a tag is the one that its signer made.
+    ///
+    /// Differs(flux): there the name of the reference, which nobody signs, is not compared with the one in the object: whoever
+    /// may push serves a signed old tag under a new name.
+    fn check_name(&self, tag: &Tag<'_>) -> Result<(), String> {
+        let lines = self.payload.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
+        let name = lines.into_iter().find_map(|line| line.strip_prefix(b"tag "));
+        if name == Some(tag.name.as_bytes()) {
+            return Ok(());
+        }
+        let signed_as = String::from_utf8_lossy(name.unwrap_or_default());
+        Err(format!(
+            "tag '{tag}' was signed as tag '{signed_as}': the name of the reference is not what its signer gave it"
+        ))
     }
 
     fn format(&self) -> &'static str {

@@ -70,6 +70,47 @@ fn a_keyring_of_entries_is_binary_whatever_they_are() {
     assert_eq!(provenance::keyring(entries), b"\x99\x02\x99\x01");
 }
 
+/// A tag that Git signed, and the key.
+const SIGNED_TAG: &str = "\
+object 336a080701cd93516ebbcd41be0af125c8b3fe0c
+type commit
+tag real-ssh-ed25519
+tagger Rec Committer <committer@example.test> 1709283600 +0100
+
+tag by git itself: ssh-ed25519
+
+more text
+-----BEGIN SSH SIGNATURE-----
+U1NIU0lHAAAAAQAAADMAAAALc3NoLWVkMjU1MTkAAAAg6mWqaGQ8Y64sZjeERQs6yBm1cw
+hEOx2IQaJM3ciSHrYAAAADZ2l0AAAAAAAAAAZzaGE1MTIAAABTAAAAC3NzaC1lZDI1NTE5
+AAAAQHQ/TekpH9ZXUd9PFjYSrsCmA15dh0iS0eFN1/n4hfFATyoSY3zl2e3vV28V7ElPxy
+tnq8sqaqJHDfkr5KKcZwQ=
+-----END SSH SIGNATURE-----
+";
+const SIGNING_KEY: &[u8] =
+    b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOplqmhkPGOuLGY3hEULOsgZtXMIRDsdiEGiTN3Ikh62 x\n";
+
+#[test]
+fn a_signed_tag_counts_under_the_name_that_was_signed_only() {
+    let keys = Keys::new([("id.sshpub", SIGNING_KEY)]);
+    let verified = |name: &str, object: &str| {
+        let tag = Tag { name, object: Some(("2f1d", object.as_bytes())) };
+        let checkout = Checkout { commit: ("336a", b"tree x\n"), tag: Some(tag) };
+        verify(Mode::Tag, &checkout, &keys, NOW)
+    };
+    let told = verified("real-ssh-ed25519", SIGNED_TAG).unwrap();
+    assert!(told.contains("tag 'real-ssh-ed25519@2f1d' with key"), "{told}");
+    for name in ["v9.9.9", "real-ssh-ed25519-2", "real-ssh", ""] {
+        let refused = verified(name, SIGNED_TAG).unwrap_err();
+        assert_eq!(refused.reason, "InvalidTagSignature");
+        assert!(refused.message.contains("was signed as tag 'real-ssh-ed25519'"), "{refused}");
+    }
+    // A header of a signature is no part of what is signed, whatever follows it.
+    let forged = SIGNED_TAG.replacen("type commit", "gpgsig x\n tag v9.9.9\ntype commit", 1);
+    let refused = verified("v9.9.9", &forged).unwrap_err();
+    assert!(refused.message.contains("was signed as tag 'real-ssh-ed25519'"), "{refused}");
+}
+
 proptest! {
     #[test]
     fn what_means_nothing_is_refused(

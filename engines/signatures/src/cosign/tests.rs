@@ -120,7 +120,20 @@ fn a_signature_of_another_image_does_not_count_in_either_format() {
     assert!(refused.to_string().contains("invalid or missing digest in claim"), "{refused}");
     let refused = verify_by(&found(&[], &[owner.bundle(OTHER, |_| {})]), &owner.key()).unwrap_err();
     assert!(refused.to_string().contains("does not match any digest in statement"), "{refused}");
-    for payload in ["", "{}", "null", r#"{"critical":{"image":{}}}"#] {
+    // Differs(flux): whatever is signed counts there, also what is no JSON; `cosign verify` refuses all of these.
+    let named = format!(r#"{{"critical":{{"image":{{"docker-manifest-digest":"{IMAGE}"}}}}"#);
+    for payload in [
+        "",
+        "no JSON",
+        "{}",
+        "null",
+        "[]",
+        IMAGE,
+        r#"{"critical":{"image":{}}}"#,
+        r#"{"critical":{"image":{"docker-manifest-digest":null}}}"#,
+        // Cut off.
+        &named,
+    ] {
         let signed = (payload.as_bytes().to_vec(), owner.sign(payload.as_bytes()));
         assert!(verify_by(&found(&[signed], &[]), &owner.key()).is_err(), "{payload}");
     }
