@@ -1,7 +1,6 @@
 //! One encrypted value: `ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]`.
 
-use aes_gcm::aead::array::ArraySize;
-use aes_gcm::aead::consts::{U12, U16, U32};
+use aes_gcm::aead::consts::U32;
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::aes::Aes256;
 use aes_gcm::{AesGcm, KeyInit as _, Nonce};
@@ -12,6 +11,7 @@ use golang::strconv;
 use golang::time::{RFC3339, RFC3339_NANO, Time, Zone};
 use zeroize::Zeroizing;
 
+use crate::gcm;
 use crate::value::{Bytes, Comment, Value};
 
 /// Go ignores bits that are left over.
@@ -29,9 +29,8 @@ pub(crate) enum CipherError {
     Base64(&'static str),
     #[error("crypto/aes: invalid key size {0}")]
     KeySize(usize),
-    /// Differs(sops): it takes nonces of any length but none, and writes only those of 32 bytes.
-    #[error("a nonce of {0} bytes is not supported: sops writes 32")]
-    NonceSize(usize),
+    #[error("cipher: the nonce can't have zero length")]
+    NoNonce,
     #[error("Could not decrypt with AES_GCM: cipher: message authentication failed")]
     Forged,
     #[error("Unknown datatype: {0}")]
@@ -72,15 +71,11 @@ fn parse(text: &[u8]) -> Result<Parts<'_>, CipherError> {
     Ok(Parts { data: bytes, nonce, datatype })
 }
 
-fn open<N: ArraySize>(
-    key: &[u8],
-    nonce: &[u8],
-    sealed: &[u8],
-    path: &[u8],
-) -> Result<Bytes, CipherError> {
+/// Opens what sops itself closed.
+fn open(key: &[u8], nonce: [u8; 32], sealed: &[u8], path: &[u8]) -> Result<Bytes, CipherError> {
     let cipher =
-        AesGcm::<Aes256, N>::new_from_slice(key).map_err(|_| CipherError::KeySize(key.len()))?;
-    let nonce = Nonce::<N>::try_from(nonce).map_err(|_| CipherError::NonceSize(nonce.len()))?;
+        AesGcm::<Aes256, U32>::new_from_slice(key).map_err(|_| CipherError::KeySize(key.len()))?;
+    let nonce = Nonce::<U32>::from(nonce);
     let plain = cipher.decrypt(&nonce, Payload { msg: sealed, aad: path });
     plain.map(Zeroizing::new).map_err(|_| CipherError::Forged)
 }
@@ -92,11 +87,11 @@ pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<Value, Ciph
     }
     let parts = parse(text)?;
     let (nonce, path) = (parts.nonce.as_slice(), path.as_bytes());
-    let plain = match nonce.len() {
-        32 => open::<U32>(key, nonce, &parts.data, path),
-        16 => open::<U16>(key, nonce, &parts.data, path),
-        12 => open::<U12>(key, nonce, &parts.data, path),
-        other => Err(CipherError::NonceSize(other)),
+    let plain = match <[u8; 32]>::try_from(nonce) {
+        Ok(nonce) => open(key, nonce, &parts.data, path),
+        Err(_) if nonce.is_empty() => Err(CipherError::NoNonce),
+        // Parity(sops): it writes 32 bytes, and takes any number of them.
+        Err(_) => gcm::open(key, nonce, &parts.data, path),
     }?;
     typed(plain, parts.datatype)
 }
@@ -121,5 +116,52 @@ fn typed(plain: Bytes, datatype: &str) -> Result<Value, CipherError> {
         }
         // `bytes`, which sops never writes, is refused too: sops panics over it, and Flux makes that an error.
         other => Err(CipherError::Datatype(other.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_iv_may_have_any_length_but_none() {
+        // Made and opened again with Go 1.26, as `aes/cipher.go` of sops 3.13 does it.
+        for (length, text) in [
+            (
+                1,
+                "ENC[AES256_GCM,data:3Lh6Tfl3C7bqI0cPRvLZ988rCCDe,iv:Wg==,tag:datSNRl0/l6pvVwQ59ogmQ==,type:str]",
+            ),
+            (
+                8,
+                "ENC[AES256_GCM,data:fFCPJMfvLbXzvWtDPYIGFVa7fgEK,iv:WltYWV5fXF0=,tag:xPv3Uv0XWqSfY7SaNNaNqQ==,type:str]",
+            ),
+            (
+                12,
+                "ENC[AES256_GCM,data:TOL0yveO0p+Dr2JIibykKgrGo9al3w==,iv:WltYWV5fXF1SU1BR,tag:xBO56BRUfTvKMz4KbVO2VA==,type:str]",
+            ),
+            (
+                16,
+                "ENC[AES256_GCM,data:+aKcr9USADdGWpD2jCFY74NWOQ1TDQ==,iv:WltYWV5fXF1SU1BRVldUVQ==,tag:XyvoBiBrR416ey6PldNupw==,type:str]",
+            ),
+            (
+                24,
+                "ENC[AES256_GCM,data:iUNg3UxeLAUqlfyioLMjhTIacDwFTA==,iv:WltYWV5fXF1SU1BRVldUVUpLSElOT0xN,tag:P0BshYN10jTG71xZv4kuIA==,type:str]",
+            ),
+            (
+                33,
+                "ENC[AES256_GCM,data:p3o7Oo40tEyJgcQvgbULIoXRHoNx1w==,iv:WltYWV5fXF1SU1BRVldUVUpLSElOT0xNQkNAQUZHREV6,tag:gg1mcVwKdbBwN7a7vOuskw==,type:str]",
+            ),
+            (
+                100,
+                "ENC[AES256_GCM,data:trP/1IYNO3xCA5cba1KDtiCGXlgzvDo=,iv:WltYWV5fXF1SU1BRVldUVUpLSElOT0xNQkNAQUZHREV6e3h5fn98fXJzcHF2d3R1amtoaW5vbG1iY2BhZmdkZRobGBkeHxwdEhMQERYXFBUKCwgJDg8MDQIDAAEGBwQFOjs4OQ==,tag:2oN/yYDl2pbQO5ptz3G7cQ==,type:str]",
+            ),
+        ] {
+            let value = decrypt(text.as_bytes(), &[7; 32], "a:b:").unwrap();
+            let Value::Text(plain) = value else { panic!("{value:?}") };
+            assert_eq!(*plain, format!("plain with an iv of {length}").into_bytes());
+            assert_eq!(decrypt(text.as_bytes(), &[7; 32], "a:").unwrap_err(), CipherError::Forged);
+        }
+        let none = b"ENC[AES256_GCM,data:3Lg=,iv:\r,tag:datSNRl0/l6pvVwQ59ogmQ==,type:str]";
+        assert_eq!(decrypt(none, &[7; 32], "a:").unwrap_err(), CipherError::NoNonce);
     }
 }

@@ -25,6 +25,7 @@ mod cipher;
 mod decryptor;
 mod error;
 mod format;
+mod gcm;
 mod group;
 mod keys;
 mod limits;

@@ -77,6 +77,7 @@ impl Decryptor<'_> {
         }
         match object.get_mut("data") {
             Some(Value::Object(data)) if !data.is_empty() => {
+                data.values_mut().for_each(to_text);
                 data.extend(decrypted.into_iter().map(|(name, text)| (name, Value::String(text))));
             }
             // Parity(flux): data without entries are removed.
@@ -111,6 +112,17 @@ impl Decryptor<'_> {
             serde_json::from_slice(&plain).map_err(|_| emit("the plain object is no JSON"))?;
         plain.values_mut().for_each(through_floats);
         Ok(plain)
+    }
+}
+
+/// Makes a text of an entry of a Secret's data.
+///
+/// Parity(flux): kustomize's data are texts. What has no text of its own, such as null or a list, is an empty one.
+fn to_text(value: &mut Value) {
+    match value {
+        Value::String(_) => {}
+        Value::Bool(_) | Value::Number(_) => *value = Value::String(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => *value = Value::String(String::new()),
     }
 }
 

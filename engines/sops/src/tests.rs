@@ -251,3 +251,55 @@ fn nothing_secret_is_said() {
     let value = crate::value::Value::from_text(CANARY);
     assert_eq!(format!("{value:?}"), "string");
 }
+
+#[test]
+fn entries_of_a_secrets_data_become_texts() {
+    // Recorded answers of kyaml have the others (`res-data-…`).
+    let keys = Keys::default();
+    let decrypted = |data: serde_json::Value| {
+        let object = serde_json::json!({"kind": "Secret", "metadata": {"name": "s"}, "data": data});
+        let serde_json::Value::Object(mut object) = object else { panic!() };
+        Decryptor::new(&keys).decrypt_resource(&mut object).unwrap();
+        object.remove("data")
+    };
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    for (data, texts) in [
+        (r#"{"k": "", "l": "djE="}"#, Some(r#"{"k": "", "l": "djE="}"#)),
+        (r#"{"k": null}"#, Some(r#"{"k": ""}"#)),
+        (r#"{"k": 1234, "l": true, "m": 1.5}"#, Some(r#"{"k": "1234", "l": "true", "m": "1.5"}"#)),
+        (r#"{"k": ["a"], "l": {"a": "b"}, "m": {}}"#, Some(r#"{"k": "", "l": "", "m": ""}"#)),
+        ("{}", None),
+        (r#"["a"]"#, None),
+        (r#""text""#, None),
+    ] {
+        assert_eq!(decrypted(json(data)), texts.map(json), "{data}");
+    }
+}
+
+/// A key that GnuPG made, of no use anywhere.
+const PUBLIC_KEY: &str = "\
+-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+mDMEZeGZEBYJKwYBBAHaRw8BAQdAWAOmF+mFVULGQnh48O3cYNZ2QirOJ98sV+7X
+zyO7oDK0KHJlYy1pbXAgdGhyb3dhd2F5IDxyZWMtaW1wQGV4YW1wbGUudGVzdD6I
+kAQTFggAOBYhBKSX/dlTtaMV74141f6qzjINGldoBQJl4ZkQAhsDBQsJCAcCBhUK
+CQgLAgQWAgMBAh4BAheAAAoJEP6qzjINGldo9w0A/RN/GJNeSanpoIfe1wH5vKZp
+PRAbyhTsrFDd2UMkXsM4AP4/X/yKDvN5WjmX8gOrkwmb++ggMnyPlIu99jvyaPIw
+DLg4BGXhmRASCisGAQQBl1UBBQEBB0DBsvkfgEHSeXrkqiP4ikZ+QdcvQD/fS+BK
+Q/uZT4VHIAMBCAeIeAQYFggAIBYhBKSX/dlTtaMV74141f6qzjINGldoBQJl4ZkQ
+AhsMAAoJEP6qzjINGldom4MBAKGhxjTqSZz51lybLNUokfettw7j0E/5SKGKujvv
+h9wfAQDrqyoJxRSnHFtOosee12D3Jym+Ozq+51WVLzWRaDL4Cw==
+=sbON
+-----END PGP PUBLIC KEY BLOCK-----
+";
+
+#[test]
+fn a_public_key_is_imported_and_opens_nothing() {
+    let import = |entries: &[(&str, &[u8])]| Keys::import("apps/keys", entries.iter().copied());
+    assert!(import(&[("a.asc", PUBLIC_KEY.as_bytes())]).is_ok());
+    for wrong in ["", "garbage", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQE=\n-----END"] {
+        let entries = [("a.asc", PUBLIC_KEY.as_bytes()), ("b.asc", wrong.as_bytes())];
+        let error = import(&entries).unwrap_err().to_string();
+        assert!(error.contains("'b.asc'") && error.contains("no OpenPGP key found"), "{error}");
+    }
+}

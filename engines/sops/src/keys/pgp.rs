@@ -4,7 +4,7 @@
 
 use std::io::Read as _;
 
-use pgp::composed::{Deserializable as _, Message, SignedSecretKey};
+use pgp::composed::{Deserializable as _, Message, SignedPublicKey, SignedSecretKey};
 use pgp::types::Password;
 use zeroize::Zeroizing;
 
@@ -27,7 +27,9 @@ impl Ring {
         self.0.len()
     }
 
-    /// Adds all keys of a file, which may have several armored blocks, or be binary.
+    /// Adds all private keys of a file, which may have several armored blocks, or be binary.
+    ///
+    /// Parity(flux): public keys are no use here, and no error, as for GnuPG.
     pub(super) fn import(&mut self, file: &[u8]) -> Result<(), String> {
         let before = self.0.len();
         let text = String::from_utf8_lossy(file);
@@ -40,10 +42,8 @@ impl Ring {
         if let Ok(keys) = SignedSecretKey::from_bytes_many(file) {
             self.0.extend(keys.filter_map(Result::ok));
         }
-        if self.0.len() == before {
-            return Err(
-                "failed to import armored key data: no OpenPGP private key found".to_owned()
-            );
+        if self.0.len() == before && !has_public_key(file, &text) {
+            return Err("failed to import armored key data: no OpenPGP key found".to_owned());
         }
         Ok(())
     }
@@ -70,6 +70,16 @@ impl Ring {
         }
         Err(format!("{FAILED}: {problem}"))
     }
+}
+
+fn has_public_key(file: &[u8], text: &str) -> bool {
+    let in_block = |block: &str| {
+        let keys = SignedPublicKey::from_armor_many(block.as_bytes());
+        keys.is_ok_and(|(keys, _)| keys.into_iter().any(|key| key.is_ok()))
+    };
+    let is_binary =
+        || SignedPublicKey::from_bytes_many(file).is_ok_and(|mut keys| keys.any(|key| key.is_ok()));
+    blocks(text).any(in_block) || is_binary()
 }
 
 /// The armored blocks of a text.
