@@ -8,7 +8,7 @@
 mod case;
 mod category;
 
-pub use case::{to_lower, to_title, to_upper};
+pub use case::{lower, to_lower, to_title, to_upper, upper};
 pub use category::{is_lower, is_number, is_punct, is_title, is_upper};
 
 /// Go's `unicode.IsPrint` and `strconv.IsPrint`: what is shown without an escape.

@@ -208,7 +208,7 @@ fn of_registry(release: &Release, folder: &str, name: &str) -> Wanted {
 
 /// User and password of a repository, or those of the variables with its name.
 fn login(world: &World, repository: &Repository) -> Option<(String, String)> {
-    let prefix = repository.name.to_uppercase().replace('-', "_");
+    let prefix = golang::unicode::upper(&repository.name).replace('-', "_");
     let of = |own: &str, what: &str| match own {
         "" => world.variable(&format!("{prefix}_{what}")).unwrap_or_default().to_owned(),
         own => own.to_owned(),

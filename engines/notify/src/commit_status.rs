@@ -38,7 +38,7 @@ pub fn commit_status(
 
 fn default(uid: &str, event: &Event) -> String {
     let first = uid.split('-').next().unwrap_or_default();
-    format!("{}/{}/{first}", event.object.kind, event.object.name).to_lowercase()
+    golang::unicode::lower(&format!("{}/{}/{first}", event.object.kind, event.object.name))
 }
 
 fn evaluate(

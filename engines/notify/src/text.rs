@@ -100,7 +100,7 @@ pub(crate) fn words(reason: &str) -> String {
     }
     let words: Vec<_> =
         runs.into_iter().map(|(_, run)| run).filter(|run| !run.is_empty()).collect();
-    words.join(" ").to_lowercase()
+    golang::unicode::lower(&words.join(" "))
 }
 
 /// A word with a capital at its beginning and none behind it.
@@ -112,7 +112,7 @@ pub(crate) fn title(text: &str) -> String {
         if !is_letter {
             titled.push(character);
         } else if is_inside {
-            titled.extend(character.to_lowercase());
+            titled.push(golang::unicode::to_lower(character));
         } else {
             titled.push(golang::unicode::to_title(character));
         }

@@ -42,6 +42,16 @@ pub fn to_lower(character: char) -> char {
     }
 }
 
+/// Go's `strings.ToUpper` of UTF-8: as many characters as before.
+pub fn upper(text: &str) -> String {
+    text.chars().map(to_upper).collect()
+}
+
+/// Go's `strings.ToLower` of UTF-8, wherever in its word a letter is.
+pub fn lower(text: &str) -> String {
+    text.chars().map(to_lower).collect()
+}
+
 /// The character that a mapping gives, if this version of Unicode has both.
 fn known(character: char, mut mapping: impl Iterator<Item = char>) -> char {
     match mapping.next() {
@@ -56,7 +66,7 @@ fn offset(character: char, by: u32) -> char {
 
 #[cfg(test)]
 mod tests {
-    use super::{to_lower, to_title, to_upper};
+    use super::{lower, to_lower, to_title, to_upper, upper};
 
     /// A digest of a mapping: FNV-1a over the code points that it changes and what they become.
     fn digest(convert: fn(char) -> char) -> u64 {
@@ -76,6 +86,21 @@ mod tests {
         for (upper, lower) in [('A', 'a'), ('İ', 'i'), ('Σ', 'σ'), ('ẞ', 'ß'), ('Ⅷ', 'ⅷ')]
         {
             assert_eq!(to_lower(upper), lower, "{upper}");
+        }
+    }
+
+    #[test]
+    fn texts_keep_their_length() {
+        // As Go 1.26 has them.
+        for (text, in_capitals, in_small) in [
+            ("straße", "STRAßE", "straße"),
+            ("Straße weiß", "STRAßE WEIß", "straße weiß"),
+            ("ŉ", "ŉ", "ŉ"),
+            ("ﬁn", "ﬁN", "ﬁn"),
+            ("ΑΣ", "ΑΣ", "ασ"),
+            ("İstanbul", "İSTANBUL", "istanbul"),
+        ] {
+            assert_eq!((&*upper(text), &*lower(text)), (in_capitals, in_small));
         }
     }
 

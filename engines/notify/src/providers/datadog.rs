@@ -39,7 +39,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         format!("kube_namespace:{}", object.namespace),
     ];
     tags.extend(event.metadata.iter().map(|(key, value)| format!("{key}:{value}")));
-    let tags: Vec<_> = tags.iter().map(|tag| tag.to_lowercase()).collect();
+    let tags: Vec<_> = tags.iter().map(|tag| golang::unicode::lower(tag)).collect();
     let payload = json!({
         "alert_type": if event.is_error() { "error" } else { "info" },
         "date_happened": event.unix(),

@@ -4,6 +4,7 @@ use golang::Value as GoValue;
 use golang::fmt::sprintf;
 use golang::regexp::Regexp;
 use golang::time::{Duration, RFC3339_NANO, Time, Zone};
+use golang::unicode;
 use serde_json::Value;
 
 use super::super::evaluate::{Evaluator, float, text};
@@ -27,8 +28,8 @@ pub(super) fn call(
     };
     Some(match name {
         "chomp" => one(|text| text.trim_end_matches(['\r', '\n']).to_owned()),
-        "lower" => one(str::to_lowercase),
-        "upper" => one(str::to_uppercase),
+        "lower" => one(unicode::lower),
+        "upper" => one(unicode::upper),
         "trimspace" => one(|text| text.trim().to_owned()),
         "strrev" => one(|text| text.chars().rev().collect()),
         "title" => one(title),
@@ -99,7 +100,7 @@ fn title(text: &str) -> String {
     let upper = |next: char| {
         let begins = !(before.is_alphanumeric() || before == '_' || before == '\'');
         before = next;
-        if begins { next.to_uppercase().collect::<String>() } else { next.to_string() }
+        if begins { unicode::to_title(next) } else { next }
     };
     text.chars().map(upper).collect()
 }
@@ -213,5 +214,15 @@ fn groups(pattern: &Regexp, found: &[Option<&str>]) -> Value {
                 named.map(|(name, text)| (name.clone(), value(text))).collect();
             if named.is_empty() { groups.iter().map(value).collect() } else { Value::Object(named) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::title;
+
+    #[test]
+    fn capitals_are_one_for_one() {
+        assert_eq!(title("straße ßa ǆx ﬁn"), "Straße ßa ǅx ﬁn");
     }
 }
