@@ -28,6 +28,8 @@ pub const NOT_FOUND: Reason = Reason::new("NotFound");
 pub const NO_ARTIFACT: Reason = Reason::new("NoArtifact");
 /// A source includes itself, by way of others or not.
 pub const INCLUDE_CYCLE: Reason = Reason::new("IncludeCycle");
+/// `include` has too many entries.
+pub const INVALID_INCLUDE: Reason = Reason::new("InvalidInclude");
 /// A path of `include` leads outside.
 pub const ILLEGAL_PATH: Reason = Reason::new("IllegalPath");
 /// What is included could not be copied to its place.

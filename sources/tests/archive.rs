@@ -48,6 +48,54 @@ fn what_is_inside_gzip_is_what_go_writes() {
 }
 
 #[test]
+fn folders_without_files_are_kept() {
+    use std::os::unix::fs::PermissionsExt as _;
+    // Recorded with fluxcd/pkg/tar 1.2.0, with the permissions that it asks for: the owner's are always among them.
+    let cases: [(&[(&str, u32)], &[(&str, u32)]); 4] = [
+        (&[("a", 0o755)], &[("a", 0o755)]),
+        (&[("a/b/c", 0o750)], &[("a", 0o750), ("a/b", 0o750), ("a/b/c", 0o750)]),
+        (&[("a", 0)], &[("a", 0o700)]),
+        (&[("a", 0o755), ("a/", 0o700)], &[("a", 0o755)]),
+    ];
+    for (entries, folders) in cases {
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut tar = tar::Builder::new(gzip);
+        for (name, mode) in entries {
+            let mut header = tar::Header::new_ustar();
+            header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_mode(*mode);
+            header.set_entry_type(tar::EntryType::Directory);
+            header.set_size(0);
+            header.set_cksum();
+            tar.append(&header, &[][..]).expect("a vector takes everything");
+        }
+        let archive = tar.into_inner().and_then(|gzip| gzip.finish()).expect("gzip");
+        let tree = extract(&*archive, &ExtractOptions::default()).expect("an archive");
+        let found: Vec<_> = tree.walk().map(|(path, entry)| (path.as_str(), entry)).collect();
+        let wanted: Vec<_> = folders.iter().map(|(path, _)| (*path, Entry::Dir)).collect();
+        assert_eq!(found, wanted);
+
+        let place = tempfile::tempdir().expect("a folder");
+        extract_to_dir(&*archive, &ExtractOptions::default(), place.path()).expect("an archive");
+        for (folder, mode) in folders {
+            let metadata = std::fs::metadata(place.path().join(folder)).expect("a folder");
+            // What the umask takes away is not told here.
+            let mode_found = metadata.permissions().mode() & 0o777;
+            assert_eq!(mode_found & 0o700, 0o700, "{folder}");
+            assert_eq!(mode_found & !mode, 0, "{folder}");
+        }
+
+        // What becomes of it when it is packed again.
+        let mut contents = Contents::new();
+        for (path, _) in tree.walk() {
+            contents.dir(path.clone()).expect("a folder");
+        }
+        let again = extract(&*self::archive(&contents), &ExtractOptions::default());
+        assert_eq!(again.expect("an archive").walk().count(), folders.len());
+    }
+}
+
+#[test]
 fn the_gzip_header_tells_nothing_of_when_and_where() {
     assert_eq!(archive(&Contents::new())[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]);
 }

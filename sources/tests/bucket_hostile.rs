@@ -162,6 +162,27 @@ async fn an_empty_page_is_not_the_end_unless_nothing_else_comes() {
 }
 
 #[tokio::test]
+async fn a_listing_that_does_not_say_where_it_goes_on_is_not_complete() {
+    for token in [None, Some("")] {
+        let (remote, count) = serve(move |_, stream| {
+            let text = listing(&[("a", 1)], token);
+            let text = text.replace("<IsTruncated>false<", "<IsTruncated>true<");
+            say(stream, "200 OK", "", &text);
+        });
+        let error = listed(&remote).await.unwrap_err();
+        assert!(error.to_string().contains("has no continuation token"), "{error}");
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+    // A token without the flag is a way on all the same.
+    let (remote, _) = serve(|head, stream| {
+        let is_first = !head.contains("continuation-token");
+        let text = listing(&[(if is_first { "a" } else { "b" }, 1)], is_first.then_some("t"));
+        say(stream, "200 OK", "", &text.replace("<IsTruncated>true</IsTruncated>", ""));
+    });
+    assert_eq!(listed(&remote).await.unwrap(), 2);
+}
+
+#[tokio::test]
 async fn what_a_cloud_says_is_told_in_words_that_stay_the_same() {
     let body = "<Error><Code>Odd</Code><Message>It is odd.\nRequestId:1\nTime:2</Message></Error>";
     let (remote, _) =

@@ -376,13 +376,13 @@ impl<T: Wire> Page<T> {
             r#continue: Option<String>,
             remaining_item_count: Option<i64>,
         }
-        let (mut items, mut meta) = (Vec::new(), ListMeta::default());
+        let (mut items, mut meta) = (None, ListMeta::default());
         for (name, value) in members(json)? {
             match name.as_str() {
                 "metadata" => meta = serde_json::from_slice(value)?,
                 "items" => {
                     let read = elements(value)?.into_iter().map(T::read);
-                    items = read.collect::<Result<_, _>>()?;
+                    items = Some(read.collect::<Result<_, _>>()?);
                 }
                 _ => {}
             }
@@ -390,7 +390,13 @@ impl<T: Wire> Page<T> {
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
         let (next, version) = (said(meta.r#continue), said(meta.resource_version));
         let remaining = meta.remaining_item_count.and_then(|it| u64::try_from(it).ok());
-        Ok(Self { items, next, version, remaining: remaining.unwrap_or_default() })
+        let remaining = remaining.unwrap_or_default();
+        // What is on no page would be taken for deleted.
+        let items = items.ok_or_else(|| malformed("it has no items, so it is not a list"))?;
+        if remaining > 0 && next.is_none() {
+            return Err(malformed("it says that objects follow, and not where"));
+        }
+        Ok(Self { items, next, version, remaining })
     }
 }
 

@@ -68,7 +68,9 @@ async fn answer(State(seen): State<Seen>, request: Request) -> (StatusCode, Stri
         }
         "/shop/app" if is_known => {
             let blob = "<Blob><Name>a.yaml</Name><Properties><Etag>1</Etag></Properties></Blob>";
-            let text = format!("<EnumerationResults><Blobs>{blob}</Blobs></EnumerationResults>");
+            let text = format!(
+                "<EnumerationResults><Blobs>{blob}</Blobs><NextMarker /></EnumerationResults>"
+            );
             (StatusCode::OK, text)
         }
         _ => (StatusCode::FORBIDDEN, String::new()),

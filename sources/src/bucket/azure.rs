@@ -87,9 +87,9 @@ enum Credentials {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Listing {
-    #[serde(default)]
     blobs: Blobs,
-    next_marker: Option<String>,
+    /// Empty after the last page, and always there: what ends without it is not known to be complete.
+    next_marker: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -470,7 +470,7 @@ fn page(text: &[u8]) -> Result<Page, String> {
     let listing: Listing =
         quick_xml::de::from_reader(text_of(text)).map_err(|error| error.to_string())?;
     let objects = listing.blobs.blob.into_iter().filter_map(Blob::object).collect();
-    Ok(Page { objects, next: listing.next_marker.filter(|marker| !marker.is_empty()) })
+    Ok(Page { objects, next: Some(listing.next_marker).filter(|marker| !marker.is_empty()) })
 }
 
 #[cfg(test)]

@@ -109,7 +109,8 @@ impl Client {
             answer = list().await;
         }
         let answer = answer.map_err(|error| failure(&asked, &error))?;
-        let next = answer.next_continuation_token.filter(|_| answer.is_truncated == Some(true));
+        let next = following(answer.is_truncated, answer.next_continuation_token)
+            .map_err(|why| asked.unreadable(why.to_owned()))?;
         let objects = answer.contents.unwrap_or_default().into_iter().map(|object| Object {
             key: object.key.unwrap_or_default(),
             etag: unquoted(object.e_tag.as_deref()),
@@ -185,6 +186,24 @@ impl Client {
         });
         let body = body.map(move |chunk| chunk.map_err(|error| broken(&error))).boxed();
         Ok(Some(Got { etag: unquoted(answer.e_tag.as_deref()), body }))
+    }
+}
+
+/// Where the next page begins; none after the last.
+///
+/// Parity(flux): a listing that is not complete and does not say where it goes on is refused: what is on no page would be
+/// taken for deleted. An empty token would begin anew.
+///
+/// # Errors
+/// There is more, and no way to it.
+fn following(
+    is_truncated: Option<bool>,
+    token: Option<String>,
+) -> Result<Option<String>, &'static str> {
+    match (is_truncated, token.filter(|token| !token.is_empty())) {
+        (Some(true), None) => Err("the listing is truncated and has no continuation token"),
+        (Some(false), _) | (None, None) => Ok(None),
+        (Some(true) | None, Some(token)) => Ok(Some(token)),
     }
 }
 

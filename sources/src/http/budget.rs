@@ -83,7 +83,7 @@ pub enum SendError {
 pub struct Budgets {
     limits: Limits,
     egress: Egress,
-    hosts: Mutex<BTreeMap<String, Arc<Host>>>,
+    hosts: Arc<Mutex<BTreeMap<String, Arc<Host>>>>,
 }
 
 impl Default for Budgets {
@@ -117,7 +117,13 @@ impl Budgets {
 
     /// Budgets of servers that specs name, if they may name them.
     pub fn within(egress: Egress) -> Self {
-        Self { limits: Limits::default(), egress, hosts: Mutex::default() }
+        Self { limits: Limits::default(), egress, hosts: Arc::default() }
+    }
+
+    /// The same budgets, for those who may ask other servers.
+    #[must_use]
+    pub fn for_servers(&self, egress: Egress) -> Self {
+        Self { limits: self.limits, egress, hosts: self.hosts.clone() }
     }
 
     /// Which servers specs may name. Whoever sends checks URLs by it, and has clients that look names up by it.

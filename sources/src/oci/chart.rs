@@ -25,6 +25,21 @@ pub fn tag_of(version: &str) -> String {
     version.replace('+', "_")
 }
 
+/// Whether two texts are one version of a chart. A `v` in front changes none, and some tags have it.
+pub fn is_same_version(one: &str, other: &str) -> bool {
+    fn bare(version: &str) -> &str {
+        version.strip_prefix('v').unwrap_or(version)
+    }
+    bare(one) == bare(other)
+}
+
+/// The version that a tag says a chart has; nothing of one that says none in full, such as `latest` or `1.2`.
+pub fn stated_version(tag: &str) -> Option<String> {
+    let version = version_of(tag);
+    let is_full = Version::parse_strict(version.strip_prefix('v').unwrap_or(&version)).is_ok();
+    is_full.then_some(version)
+}
+
 /// The versions of a chart that a repository has, in the registry's order: one to some requests.
 ///
 /// They are all that tags say, not only those that are versions.
@@ -85,4 +100,25 @@ pub async fn fetch(remote: &Remote, known: &Known, version: &str) -> Result<Laye
 /// [`Error::NoLayer`].
 pub fn layer_of(manifest: &Manifest) -> Result<&Descriptor, Error> {
     manifest.layer(Some(CHART))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_states_a_version_if_it_is_one_in_full() {
+        for (tag, version) in [
+            ("1.2.3", Some("1.2.3")),
+            ("v1.2.3", Some("v1.2.3")),
+            ("1.2.3-rc.1_build.5", Some("1.2.3-rc.1+build.5")),
+            ("1.2", None),
+            ("latest", None),
+            ("sha256-00.sig", None),
+        ] {
+            assert_eq!(stated_version(tag).as_deref(), version, "{tag}");
+        }
+        assert!(is_same_version("v1.2.3", "1.2.3") && is_same_version("1.2.3", "1.2.3"));
+        assert!(!is_same_version("1.2.3", "1.2.3+5") && !is_same_version("1.2.3", "1.2.4"));
+    }
 }

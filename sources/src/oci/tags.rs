@@ -39,42 +39,66 @@ pub(super) async fn list(client: &Session<'_>) -> Result<Vec<String>, Error> {
             return Err(Error::TooLarge { what: what(), limit: limits.tags as u64 });
         }
         match next {
-            Some(next) if next != path => path = next,
-            _ => return Ok(tags),
+            // What comes after it is not known, so the list is not complete.
+            Some(next) if next == path => {
+                let reason = "its `Link` leads to the same page".to_owned();
+                return Err(Error::Protocol { request: what(), reason });
+            }
+            Some(next) => path = next,
+            None => return Ok(tags),
         }
     }
     Err(Error::TooLarge { what: format!("{}, in pages,", what()), limit: limits.pages as u64 })
 }
 
-/// The path of the next page, RFC 8288: `<…>; rel="next"`. It has to be a page of the same list.
+/// The path of the next page, RFC 8288: `<…>; rel="next"`, among others or not. It has to be a page of the same list.
+///
+/// # Errors
+/// There is a `Link` that does not say what it is: whether a page follows is not known.
 fn next(headers: &HeaderMap, here: &Url, list: &Url) -> Result<Option<String>, String> {
-    let Some(link) = headers.get(LINK).and_then(|link| link.to_str().ok()) else { return Ok(None) };
-    let Some((target, parameters)) =
-        link.trim().strip_prefix('<').and_then(|it| it.split_once('>'))
-    else {
-        return Err("its `Link` header is invalid".to_owned());
-    };
-    if !parameters.replace(['"', ' '], "").contains("rel=next") {
-        return Ok(None);
+    for link in headers.get_all(LINK) {
+        let mut rest = link.to_str().map_err(|_| "its `Link` header is no text")?.trim();
+        while !rest.is_empty() {
+            let (target, after) = rest
+                .strip_prefix('<')
+                .and_then(|it| it.split_once('>'))
+                .ok_or("its `Link` header is invalid")?;
+            // The next link begins after a comma.
+            let (parameters, more) = after.split_once(",").map_or((after, ""), |it| it);
+            rest = more.trim_start();
+            let is_next = |it: &str| it.replace(['"', ' '], "").eq_ignore_ascii_case("rel=next");
+            if parameters.split(';').any(is_next) {
+                return page(target, here, list).map(Some);
+            }
+        }
     }
+    Ok(None)
+}
+
+/// The path of a page of the same list.
+fn page(target: &str, here: &Url, list: &Url) -> Result<String, String> {
     let next = here.join(target).map_err(|_| "its `Link` names no URL".to_owned())?;
     // A registry behind a proxy may not know by which scheme it is asked, nor under which name; the path it does know.
     if next.path() != list.path() {
         return Err("its `Link` leads elsewhere".to_owned());
     }
-    Ok(Some(format!("tags/list?{}", next.query().unwrap_or_default())))
+    Ok(format!("tags/list?{}", next.query().unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::HeaderValue;
+
     use super::*;
 
     #[test]
     fn the_next_page_is_one_of_the_same_list() {
         let list = Url::parse("http://h:1/v2/a/tags/list").unwrap();
-        let next = |link: &'static str| {
-            next(&HeaderMap::from_iter([(LINK, link.parse().unwrap())]), &list, &list)
+        let all = |links: &[&str]| {
+            let links = links.iter().map(|link| (LINK, HeaderValue::from_str(link).unwrap()));
+            next(&links.collect::<HeaderMap>(), &list, &list)
         };
+        let next = |link: &str| all(&[link]);
         let found = Ok(Some("tags/list?n=2&last=b".to_owned()));
         assert_eq!(next(r#"</v2/a/tags/list?n=2&last=b>; rel="next""#), found);
         assert_eq!(next("<http://other/v2/a/tags/list?n=2&last=b>;rel=next"), found);
@@ -82,5 +106,15 @@ mod tests {
         assert!(next(r#"</v2/b/tags/list?n=2>; rel="next""#).is_err());
         assert!(next(r#"</v2/a/tags/list/../../../b?x>; rel="next""#).is_err());
         assert!(next("nonsense").is_err());
+        // One among several, in one header or in two.
+        let (before, after) =
+            ("</v2/a/tags/list?n=2>; rel=\"prev\"", "</v2/a/tags/list?n=2&last=b>; rel=next");
+        assert_eq!(next(&format!("{before}, {after}")), found);
+        assert_eq!(next(&format!("{after}; x=y, {before}")), found);
+        assert_eq!(all(&[before, after]), found);
+        assert!(next(&format!("{before}, nonsense")).is_err());
+        let mut headers = HeaderMap::new();
+        headers.insert(LINK, HeaderValue::from_bytes(b"<\xff>; rel=next").unwrap());
+        assert!(super::next(&headers, &list, &list).is_err());
     }
 }

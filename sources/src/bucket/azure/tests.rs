@@ -26,7 +26,15 @@ fn a_listing_has_blobs_and_what_comes_next_and_no_directories() {
 
     let last = page(b"<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>").unwrap();
     assert!(last.objects.is_empty() && last.next.is_none());
-    assert!(page(b"<html>").is_err());
+    for broken in [
+        "<html>",
+        "<html></html>",
+        "<EnumerationResults></EnumerationResults>",
+        "<EnumerationResults><Blobs /></EnumerationResults>",
+        "<EnumerationResults><NextMarker /></EnumerationResults>",
+    ] {
+        assert!(page(broken.as_bytes()).is_err(), "{broken}");
+    }
 }
 
 #[test]
