@@ -24,6 +24,7 @@ use reconcile::{
 pub(crate) use observation::Observation;
 
 use super::context::Context;
+use super::dependencies::depends_on;
 use super::expressions::{Expressions, Kept};
 use super::kept::Memories;
 use super::kind::{Controlled, log_failed_request, node_named, node_of};
@@ -336,8 +337,7 @@ impl<K: Applied> Session<K> {
 
     /// Tells the hub on whom the object depends, so that their changes wake it.
     fn set_edges(&self, object: &K, needed: &[Needed]) {
-        let mut dependencies: BTreeSet<Node> = object
-            .depends_on()
+        let mut dependencies: BTreeSet<Node> = depends_on(object)
             .iter()
             .map(|dependency| {
                 let (namespace, name) = gate::named(dependency, &self.node.namespace);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crds::Reconciled;
+use crds::{Applier, DependencyReference, Reconciled};
 use kube::core::ResourceExt as _;
 use reconcile::depends_on::{self, Needed};
 use reconcile::{Dependency, DependencyState, Node, Rest, reason};
@@ -49,15 +49,16 @@ impl Dependencies {
         self.kinds.push(OfKind { group, kind, find: found::<K> });
     }
 
-    /// What the annotation of an object names; `is_blocked` says that it may not be in other namespaces.
+    /// What the annotation of an object names, if `dependsOn` names no more than it may; `is_blocked` says that it may not be in other namespaces.
     ///
     /// # Errors
-    /// It cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
-    pub(crate) fn named_by<K: OurKind>(
+    /// `dependsOn` is too long. The annotation cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
+    pub(crate) fn named_by<K: OurKind + Applier>(
         &self,
         object: &K,
         is_blocked: bool,
     ) -> Result<Vec<Needed>, Rest> {
+        check_length(object.depends_on())?;
         let Some(text) = object.annotations().get(DEPENDS_ON) else { return Ok(Vec::new()) };
         let own = object.namespace().unwrap_or_default();
         let wrong = |why: String| {
@@ -110,6 +111,24 @@ impl Dependencies {
             }
         }
     }
+}
+
+/// What `dependsOn` names; nothing of one that is too long.
+pub(crate) fn depends_on<K: Applier>(object: &K) -> &[DependencyReference] {
+    let all = object.depends_on();
+    if check_length(all).is_ok() { all } else { &[] }
+}
+
+/// Differs(flux): there may be any number.
+fn check_length(depends_on: &[DependencyReference]) -> Result<(), Rest> {
+    let (count, most) = (depends_on.len(), depends_on::MOST_DEPENDENCIES);
+    if count <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "spec.dependsOn has {count} entries, which is more than {most}; depend on an object that depends on some of them"
+    );
+    Err(Rest::Stalled(reason::INVALID_DEPENDENCY, text))
 }
 
 fn found<K: Depended>(kept: &ByType, node: &Node, part: Option<&str>) -> Option<DependencyState> {
@@ -174,6 +193,24 @@ mod tests {
         assert!(read("HelmRelease/other/db", true).unwrap_err().contains("--no-cross-namespace"));
         assert!(read("Secret/db", false).unwrap_err().contains("one of HelmRelease"));
         assert!(read("db", false).unwrap_err().contains("`db` is not KIND"));
+    }
+
+    #[test]
+    fn depends_on_that_is_too_long_is_told_and_makes_no_edges() {
+        let all = Dependencies::of_releases();
+        let mut object = release("HelmRelease/db");
+        for (count, is_taken) in [(64, true), (65, false), (1_000, false)] {
+            let named = (0..count).map(|at| json!({"name": format!("r{at}")}));
+            let named = named.map(|it| serde_json::from_value(it).unwrap());
+            object.spec.depends_on = named.collect();
+            assert_eq!(depends_on(&object).len(), if is_taken { count } else { 0 });
+            let Err(rest) = all.named_by(&object, false) else {
+                assert!(is_taken, "{count}");
+                continue;
+            };
+            assert!(matches!(rest, Rest::Stalled(reason::INVALID_DEPENDENCY, _)), "{rest:?}");
+            assert!(rest.text().contains(&format!("{count} entries")) && !is_taken, "{rest:?}");
+        }
     }
 
     #[test]

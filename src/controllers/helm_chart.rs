@@ -9,6 +9,7 @@ mod oci_registry;
 mod package;
 mod provenance;
 mod resolve;
+mod signed_name;
 mod wish;
 mod world;
 

@@ -12,7 +12,9 @@ use std::fs::File;
 use std::sync::Arc;
 
 use crds::source::{HelmRepository, HelmRepositoryType};
+use kube::core::ResourceExt as _;
 use reconcile::{Node, Reason, Rest, reason};
+use sources::charts::repository::normalized;
 use sources::plan::{Kept, Shape};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
@@ -42,6 +44,32 @@ fn failure(why: Reason) -> &'static str {
 /// Whether the object stands for a registry.
 pub(crate) fn is_registry(object: &HelmRepository) -> bool {
     object.spec.type_ == Some(HelmRepositoryType::Oci)
+}
+
+/// The first HelmRepository of a namespace, by name, that has the address of a chart repository or a registry.
+///
+/// Parity(flux): it says how whatever a file names by that address is spoken to.
+pub(crate) fn with_address(
+    context: &Context,
+    namespace: &str,
+    url: &str,
+) -> Option<Arc<HelmRepository>> {
+    let all = context.store::<HelmRepository>().state();
+    let found = all.into_iter().filter(|object| {
+        object.namespace().as_deref() == Some(namespace) && is_address_of(object, url)
+    });
+    found.min_by_key(|object| object.name_any())
+}
+
+fn is_address_of(object: &HelmRepository, url: &str) -> bool {
+    let own = &object.spec.url;
+    if is_registry(object) {
+        return own.trim_end_matches('/') == url.trim_end_matches('/');
+    }
+    match (normalized(own), normalized(url)) {
+        (Ok(own), Ok(url)) => own == url,
+        (Err(_), _) | (_, Err(_)) => false,
+    }
 }
 
 impl Sourced for HelmRepository {

@@ -19,6 +19,7 @@ mod origin;
 mod places;
 mod plan;
 mod report;
+mod repositories;
 mod request;
 mod values;
 mod wish;
@@ -39,7 +40,6 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::book::Book;
-use self::charts::Charts;
 use self::decryption::Decrypting;
 use self::fetching::{NOT_VERIFIED, Reaching};
 use self::keep::{Remembered, Silent};
@@ -47,10 +47,10 @@ use self::model::Model;
 use self::origin::{Fetched, Origin};
 use self::places::Places;
 use self::plan::{Inputs, Key, Planned};
+use self::repositories::Repositories;
 use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
-use super::helm_repository::wish::reach;
 use super::kind::{Controlled, REQUESTED_AT};
 use super::kustomization::bases::{BuildPermits, SharedPermits};
 use super::kustomization::decryption::{Decryption, MAC};
@@ -458,8 +458,9 @@ impl<K: Model> Session<K> {
             keys,
             services: KeyServices::of(context, timeout, permits.clone(), cancel),
         });
-        let charts = Charts::new(reach(&self.context), self.context.remotes.oci.clone(), None);
-        let reaching = Reaching::new(charts, permits, getter, Handle::current(), is_verified_only);
+        let repositories = Repositories::new(context, namespace, target);
+        let runtime = Handle::current();
+        let reaching = Reaching::new(repositories, permits, getter, runtime, is_verified_only);
         let (tell, told) = tokio::sync::oneshot::channel();
         let work = move || {
             let stop = Stop::default();

@@ -5,6 +5,7 @@
 
 mod contents;
 mod resolve;
+mod signed_version;
 mod wish;
 mod world;
 

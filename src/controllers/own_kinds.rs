@@ -16,8 +16,8 @@ pub(crate) const EVENT_SOURCES: &str = "windlass.dev/event-sources";
 /// On a Receiver: more objects that are reconciled.
 pub(crate) const RESOURCES: &str = "windlass.dev/resources";
 
-/// Most entries of an annotation.
-const MOST: usize = 100;
+/// Most entries of an annotation. They are read anew for each event, whoever caused it.
+const MOST: usize = 64;
 
 /// A kind, as an entry names it.
 fn api_version_of<K: Resource<DynamicType = ()>>(kind: &str) -> Option<String> {
@@ -27,7 +27,7 @@ fn api_version_of<K: Resource<DynamicType = ()>>(kind: &str) -> Option<String> {
 /// The objects that an annotation of an object names.
 ///
 /// # Errors
-/// Names the entry that names none.
+/// Names the entry that names none, or says that there are too many.
 pub(crate) fn named<K: Resource>(object: &K, annotation: &str) -> Result<Vec<Source>, String> {
     let annotations = object.meta().annotations.as_ref();
     let Some(text) = annotations.and_then(|all| all.get(annotation)) else {
@@ -59,7 +59,10 @@ pub(crate) fn named<K: Resource>(object: &K, annotation: &str) -> Result<Vec<Sou
             ..Source::default()
         })
     };
-    entries.take(MOST).map(read).collect()
+    if entries.clone().nth(MOST).is_some() {
+        return Err(format!("annotation {annotation}: it names more than {MOST} objects"));
+    }
+    entries.map(read).collect()
 }
 
 #[cfg(test)]
@@ -89,6 +92,9 @@ mod tests {
         for wrong in ["Kustomization/app", "Helmfile", "Helmfile/", "Helmfile/a/b/c", "/x"] {
             assert!(read(wrong).is_err_and(|error| error.contains(wrong)), "{wrong}");
         }
+        let many = vec!["Helmfile/a"; MOST].join(",");
+        assert_eq!(read(&many).map(|all| all.len()), Ok(MOST));
+        assert!(read(&format!("{many},Helmfile/b")).is_err_and(|it| it.contains("more than 64")));
         let alert = Alert::new("a", AlertSpec::default());
         assert_eq!(named(&alert, EVENT_SOURCES).map(|all| all.len()), Ok(0));
     }

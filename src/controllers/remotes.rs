@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use sources::charts::repository::Reach;
 use sources::http::{Budgets, Clients, Egress, Rules};
 use sources::{bucket, git, oci};
 
@@ -21,6 +22,9 @@ pub(crate) struct Remotes {
     pub(crate) public_git: Arc<git::Known>,
     /// What was learned about OCI registries.
     pub(crate) oci: Arc<oci::Known>,
+    /// Chart repositories and registries for those who may ask servers with public addresses only.
+    pub(crate) public_charts: Reach,
+    pub(crate) public_oci: Arc<oci::Known>,
     /// Where artifacts of other processes may be.
     pub(crate) artifacts: Egress,
 }
@@ -31,15 +35,58 @@ impl Remotes {
         let egress = Egress::Named(rules.clone());
         let budgets = Arc::new(Budgets::within(egress.clone()));
         let git = git::Known::within(egress.clone()).sharing(budgets.clone());
-        let public_git = git::Known::within(Egress::Public(rules.clone())).sharing(budgets.clone());
+        let public = Egress::Public(rules.clone());
+        let public_git = git::Known::within(public.clone()).sharing(budgets.clone());
+        let public_budgets = Arc::new(budgets.for_servers(public.clone()));
+        let public_charts = Reach {
+            budgets: public_budgets.clone(),
+            clients: Arc::new(Clients::within(public)),
+            buckets: Arc::new(bucket::Known::default().sharing(public_budgets.clone())),
+        };
         Self {
             http: Arc::new(Clients::within(egress)),
             buckets: Arc::new(bucket::Known::default().sharing(budgets.clone())),
             git: Arc::new(git),
             public_git: Arc::new(public_git),
             oci: Arc::new(oci::Known::default().sharing(budgets.clone())),
+            public_charts,
+            public_oci: Arc::new(oci::Known::default().sharing(public_budgets)),
             artifacts: Egress::Provided(rules.clone()),
             budgets,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sources::charts::{Credentials, Repository};
+    use sources::http::refusal;
+    use sources::oci::{Auth, Limits, Remote, chart};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn charts_of_public_servers_come_from_no_others() {
+        let remotes = Remotes::within(&Arc::new(Rules::default().with_loopback()));
+        let limit = Duration::from_secs(5);
+        for url in ["http://10.0.0.1/charts", "https://127.0.0.1:1", "http://[fd00::1]/x"] {
+            let opened =
+                Repository::new(url, Credentials::default(), false, limit, &remotes.public_charts);
+            let error = opened.unwrap().index(None).await.err().unwrap();
+            assert!(refusal(&error).is_some(), "{url}: {error}");
+        }
+        let remote = Remote {
+            repository: sources::oci::Repository::parse("oci://127.0.0.1:1/charts/app").unwrap(),
+            auth: Auth::Anonymous,
+            tls: sources::http::Tls::default(),
+            proxy: None,
+            insecure: true,
+            timeout: limit,
+            limits: Limits::default(),
+        };
+        let error = chart::choose(&remote, &remotes.public_oci, "*").await.unwrap_err();
+        assert!(refusal(&error).is_some(), "{error}");
     }
 }

@@ -41,7 +41,7 @@ const EVALUATING: Allowance = Allowance { steps: 10_000_000, bytes: 256 << 20 };
 /// Most entries of `resources`.
 ///
 /// Differs(flux): there may be any number.
-const MOST_RESOURCES: usize = 1_000;
+const MOST_RESOURCES: usize = 64;
 
 /// What is wrong with too many entries.
 fn too_many(receiver: &Receiver) -> Option<String> {
@@ -164,6 +164,11 @@ pub fn path(token: &[u8], name: &str, namespace: &str) -> String {
     format!("{PATH}{}", hex::encode(digest.finalize()))
 }
 
+/// Whether a token is none: its path can be computed, and signatures of it can be made, by whoever knows the Receiver's name.
+fn is_blank(token: &[u8]) -> bool {
+    token.trim_ascii().is_empty()
+}
+
 /// A request of a webhook.
 #[derive(Debug, Clone, Default)]
 pub struct Hook {
@@ -185,9 +190,9 @@ impl Hook {
 pub struct Settings {
     /// Whether objects of other namespaces are out of reach.
     pub no_cross_namespace: bool,
-    /// Whether an empty token switches the check of a signature or header off, as in Flux.
+    /// Whether an empty token counts and switches the check of a signature or header off, as in Flux.
     ///
-    /// Differs(flux): it does not by default, because such a Receiver takes requests of anybody.
+    /// Differs(flux): by default a Receiver with such a token takes no requests, because it would take those of anybody.
     pub allows_empty_token: bool,
     /// Seconds since 1970.
     pub now: i64,

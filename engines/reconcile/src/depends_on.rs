@@ -8,8 +8,8 @@ use std::fmt;
 /// Lists what has to be ready before an object is applied.
 pub const ANNOTATION: &str = "windlass.dev/depends-on";
 
-/// How many an object may have.
-const MOST: usize = 64;
+/// How many an object may have, by the annotation and by `dependsOn` each.
+pub const MOST_DEPENDENCIES: usize = 64;
 
 /// Longest text that is repeated, in characters.
 const SHOWN: usize = 200;
@@ -59,8 +59,8 @@ pub fn parse(text: &str, own: &str) -> Result<Vec<Needed>, String> {
         if !all.contains(&needed) {
             all.push(needed);
         }
-        if all.len() > MOST {
-            return Err(format!("it names more than {MOST} objects"));
+        if all.len() > MOST_DEPENDENCIES {
+            return Err(format!("it names more than {MOST_DEPENDENCIES} objects"));
         }
     }
     Ok(all)

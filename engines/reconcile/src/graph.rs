@@ -20,6 +20,9 @@ pub enum Edge {
     Waits,
 }
 
+/// So many edges are followed to find out whether a node is in a cycle.
+const MOST_FOLLOWED: usize = 20_000;
+
 /// The edges between nodes, readable from both ends.
 ///
 /// A node need not exist to be a target: that is how its appearance wakes those that wait for it.
@@ -29,11 +32,27 @@ pub struct Graph {
     outward: BTreeMap<Node, BTreeSet<(Edge, Node)>>,
     /// The same edges from their other end.
     inward: BTreeMap<Node, BTreeSet<(Node, Edge)>>,
+    /// Nodes that are in no cycle, which stays so until an edge is added: cycles are looked for when edges change, and not by
+    /// each run.
+    acyclic: BTreeSet<Node>,
 }
 
 impl Graph {
     /// Replaces all edges that start at a node.
     pub fn set_edges(&mut self, from: &Node, edges: BTreeSet<(Edge, Node)>) {
+        if self.outward.get(from).map_or(edges.is_empty(), |known| *known == edges) {
+            return;
+        }
+        let known = self.outward.get(from).into_iter().flatten();
+        let known: BTreeSet<Node> =
+            known.filter(|(edge, _)| *edge == Edge::DependsOn).map(|(_, to)| to.clone()).collect();
+        self.replace(from, edges);
+        if self.dependencies(from).any(|to| !known.contains(to)) {
+            self.learn_cycle(from);
+        }
+    }
+
+    fn replace(&mut self, from: &Node, edges: BTreeSet<(Edge, Node)>) {
         self.forget(from);
         for (edge, to) in &edges {
             self.inward.entry(to.clone()).or_default().insert((from.clone(), *edge));
@@ -54,6 +73,7 @@ impl Graph {
     /// Drops the edges that start at a node, because it is gone. Edges to it stay: whoever depends on
     /// it is to be woken if it comes back.
     pub fn forget(&mut self, node: &Node) {
+        self.acyclic.remove(node);
         for (edge, to) in self.outward.remove(node).unwrap_or_default() {
             if let Some(edges) = self.inward.get_mut(&to) {
                 edges.remove(&(node.clone(), edge));
@@ -83,14 +103,83 @@ impl Graph {
     /// The shortest cycle of `dependsOn` that contains this node, as a path from it to itself.
     ///
     /// # Guarantees
-    /// `None` for a node that is in no cycle, also if what it depends on is in one.
+    /// `None` for a node that is in no cycle, also if what it depends on is in one, and where more than 20 000 edges would
+    /// have to be followed: then the members of a cycle wait for each other without knowing it.
     /// Of several shortest cycles it is always the same one.
-    pub fn cycle(&self, node: &Node) -> Option<Vec<Node>> {
+    pub fn cycle(&mut self, node: &Node) -> Option<Vec<Node>> {
+        if self.acyclic.contains(node) || self.dependencies(node).next().is_none() {
+            return None;
+        }
+        if !self.is_in_cycle(node) {
+            self.acyclic.insert(node.clone());
+            return None;
+        }
+        self.shortest_cycle(node)
+    }
+
+    /// Edges were added at a node: what is known of those that lead to it may not hold any more.
+    fn learn_cycle(&mut self, node: &Node) {
+        if !self.is_in_cycle(node) {
+            self.acyclic.insert(node.clone());
+            return;
+        }
+        let mut reached = BTreeSet::from([node.clone()]);
+        let mut queue = VecDeque::from([node.clone()]);
+        let mut followed = 0;
+        while let Some(at) = queue.pop_front().filter(|_| followed < MOST_FOLLOWED) {
+            self.acyclic.remove(&at);
+            for (from, edge) in self.inward.get(&at).into_iter().flatten() {
+                followed += 1;
+                if *edge == Edge::DependsOn && reached.insert(from.clone()) {
+                    queue.push_back(from.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether a node depends on itself, directly or by way of others. Followed from both ends, so that it costs little where
+    /// either is near.
+    fn is_in_cycle(&self, node: &Node) -> bool {
+        let (mut ahead, mut behind) = (BTreeSet::from([node]), BTreeSet::from([node]));
+        let (mut to_go, mut to_come) = (VecDeque::from([node]), VecDeque::from([node]));
+        let mut followed = 0;
+        while followed < MOST_FOLLOWED {
+            let (Some(next), Some(before)) = (to_go.pop_front(), to_come.pop_front()) else {
+                return false;
+            };
+            for to in self.dependencies(next) {
+                followed += 1;
+                if behind.contains(to) {
+                    return true;
+                }
+                if ahead.insert(to) {
+                    to_go.push_back(to);
+                }
+            }
+            for (from, edge) in self.inward.get(before).into_iter().flatten() {
+                followed += 1;
+                if *edge != Edge::DependsOn {
+                    continue;
+                }
+                if ahead.contains(from) {
+                    return true;
+                }
+                if behind.insert(from) {
+                    to_come.push_back(from);
+                }
+            }
+        }
+        false
+    }
+
+    fn shortest_cycle(&self, node: &Node) -> Option<Vec<Node>> {
         // Breadth first: the first way back to the node is a shortest one.
         let mut reached_from = BTreeMap::<&Node, &Node>::new();
         let mut queue = VecDeque::from([node]);
-        while let Some(at) = queue.pop_front() {
+        let mut followed = 0;
+        while let Some(at) = queue.pop_front().filter(|_| followed < MOST_FOLLOWED) {
             for next in self.dependencies(at) {
+                followed += 1;
                 if next == node {
                     return Some(way_back(node, at, &reached_from));
                 }

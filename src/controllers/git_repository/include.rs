@@ -10,12 +10,21 @@ use crds::{Artifact, Source as _};
 use kube::core::ResourceExt as _;
 use reconcile::{Edge, Node, Rest, Wake};
 use serde_json::{Value, json};
-use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND};
+use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND};
 use tree::RelPath;
 
 use crate::controllers::catalog::own;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_named;
+
+/// Most entries of `spec.include`. Differs(flux): there may be any number.
+const MOST_INCLUDES: usize = 64;
+
+/// What an object includes; nothing of a list that is too long.
+fn included(object: &GitRepository) -> &[GitRepositoryInclude] {
+    let all = &object.spec.include;
+    if all.len() <= MOST_INCLUDES { all } else { &[] }
+}
 
 /// One entry of `spec.include`, ready to be copied.
 #[derive(Debug, Clone)]
@@ -45,8 +54,8 @@ pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Value {
 
 /// Tells the hub who is included, so that a new artifact there makes one here.
 pub(super) fn edges(context: &Context, node: &Node, object: &GitRepository) {
-    let included = object.spec.include.iter();
-    let nodes: BTreeSet<Node> = included
+    let nodes: BTreeSet<Node> = included(object)
+        .iter()
         .map(|include| node_named::<GitRepository>(&node.namespace, &include.repository.name))
         .collect();
     context.hub.set_edges(node, Edge::Source, nodes);
@@ -62,8 +71,13 @@ pub(super) fn resolve(
 ) -> Result<Vec<Include>, Rest> {
     let (namespace, name) = (&node.namespace, object.name_any());
     let find = |name: &str| context.seen::<GitRepository>(namespace, name);
+    let count = object.spec.include.len();
+    if count > MOST_INCLUDES {
+        let text = format!("spec.include has {count} entries, which is more than {MOST_INCLUDES}");
+        return Err(Rest::Stalled(INVALID_INCLUDE, text));
+    }
     let names = |object: &GitRepository| {
-        object.spec.include.iter().map(|it| it.repository.name.clone()).collect::<Vec<_>>()
+        included(object).iter().map(|it| it.repository.name.clone()).collect::<Vec<_>>()
     };
     if names(object).contains(&name) {
         let text = "spec.include names this GitRepository itself; remove that entry";
@@ -97,7 +111,7 @@ pub(super) fn resolve(
         let to = inside("toPath", spec.to_path.as_deref().unwrap_or(other))?;
         Ok(Include { node: node.clone(), artifact, from, to, spec: spec.clone() })
     };
-    object.spec.include.iter().map(include).collect()
+    included(object).iter().map(include).collect()
 }
 
 /// A path in a tree. Parity(flux): a leading `/` stands for the root of the tree.

@@ -24,7 +24,7 @@ use tree::{Memory, RelPath};
 use super::{oci_registry, package};
 use crate::cluster::error::chain;
 use crate::controllers::catalog::own;
-use crate::controllers::helm_repository::{self, is_registry, world};
+use crate::controllers::helm_repository::{self, with_address, world};
 use crate::controllers::kind::node_named;
 use crate::controllers::reference::References;
 use crate::controllers::source::world::{Run, blocking};
@@ -128,7 +128,7 @@ fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<Files, St
 async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Result<Files, String> {
     let Dependency { name, version, .. } = dependency;
     let (context, said) = (&run.context, |rest: Rest| rest.text().to_owned());
-    let found = named(run, |object| is_registry(object) && is_same(&object.spec.url, url));
+    let found = with_address(context, &namespace_of(run), url);
     let object = found.unwrap_or_else(|| {
         let type_ = Some(HelmRepositoryType::Oci);
         let spec = HelmRepositorySpec { url: url.to_owned(), type_, ..Default::default() };
@@ -153,17 +153,11 @@ async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Resul
     .await
 }
 
-/// Whether two addresses are those of one registry.
-fn is_same(one: &str, other: &str) -> bool {
-    one.trim_end_matches('/') == other.trim_end_matches('/')
-}
-
 /// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
 /// used; without one, everybody may read it.
 async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
     let context = &run.context;
-    let has_url = |it: &HelmRepository| normalized(&it.spec.url).is_ok_and(|it| it.as_str() == url);
-    let found = named(run, |object| !is_registry(object) && has_url(object));
+    let found = with_address(context, &namespace_of(run), url);
     let said = |rest: Rest| rest.text().to_owned();
     let repository = match &found {
         Some(object) => {
@@ -194,12 +188,8 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
     Ok((Arc::new(repository), index))
 }
 
-/// The first HelmRepository by name that is the one.
-fn named(run: &Chart, is_it: impl Fn(&HelmRepository) -> bool) -> Option<Arc<HelmRepository>> {
-    let all = run.context.store::<HelmRepository>().state();
-    let is_near = |object: &HelmRepository| object.namespace() == run.object.namespace();
-    let found = all.into_iter().filter(|object| is_near(object) && is_it(object));
-    found.min_by_key(|object| object.name_any())
+fn namespace_of(run: &Chart) -> String {
+    run.object.namespace().unwrap_or_default()
 }
 
 async fn download(repository: &Repository) -> Result<Arc<Index>, String> {
@@ -222,6 +212,13 @@ async fn from_git(
     folder: GitFolder,
     dependency: &Dependency,
 ) -> Result<Files, String> {
+    if run.context.settings.no_remote_bases {
+        return Err(
+            "charts in Git repositories that a Chart.yaml names are disabled by --no-remote-bases: put the chart into \
+             the source"
+                .to_owned(),
+        );
+    }
     let working = sources::git::Context {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),

@@ -45,7 +45,7 @@ fn again(why: Reason, text: &str) -> Rest {
 }
 
 /// The name of a chart that may be in a folder of the repository.
-fn name_of(chart: &str) -> &str {
+pub(super) fn name_of(chart: &str) -> &str {
     chart.rsplit('/').next().unwrap_or(chart)
 }
 

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use crds::source::HelmChart;
-use helm::chart::Metadata;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake};
 use serde_json::{Value, json};
@@ -30,7 +29,7 @@ pub(super) fn secret_of(object: &HelmChart) -> Option<&str> {
 /// Public keys, of which one has to have signed.
 pub(super) struct Keyring(Vec<u8>);
 
-fn refused(why: &str) -> Rest {
+pub(super) fn refused(why: &str) -> Rest {
     let text = format!("chart verification error: {why}");
     Rest::Failed(CHART_VERIFICATION_ERROR, text, Wake::default())
 }
@@ -39,21 +38,6 @@ fn refused(why: &str) -> Rest {
 fn unanswered(file: &str, why: &str) -> Rest {
     let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
     Rest::Failed(CHART_PULL_ERROR, text, Wake::default())
-}
-
-/// Checks that the chart in an archive, of which the provenance counts, is the one that an index has at its address.
-///
-/// Differs(helm): there a person names the file; here the author of the index could name an old version, or another
-/// chart by the same keys.
-pub(super) fn check_chart(metadata: &Metadata, name: &str, version: &str) -> Result<(), Rest> {
-    if (metadata.name.as_str(), metadata.version.as_str()) == (name, version) {
-        return Ok(());
-    }
-    let Metadata { name: own, version: its, .. } = metadata;
-    Err(refused(&format!(
-        "what is signed is chart '{own}' with version '{its}', and the index of the repository has it as '{name}' with \
-         version '{version}'"
-    )))
 }
 
 impl Keyring {
@@ -116,18 +100,6 @@ mod tests {
     use sources::reason::is_refused_signature;
 
     use super::*;
-
-    #[test]
-    fn a_signed_chart_counts_as_what_it_is_and_not_as_what_an_index_calls_it() {
-        let metadata =
-            Metadata { name: "app".to_owned(), version: "1.0.0".to_owned(), ..Metadata::default() };
-        assert_eq!(check_chart(&metadata, "app", "1.0.0"), Ok(()));
-        for (name, version) in [("app", "2.0.1"), ("other", "1.0.0")] {
-            let rest = check_chart(&metadata, name, version).unwrap_err();
-            assert!(is_refused_signature(rest.reason()), "{rest:?}");
-            assert!(rest.text().contains("what is signed is chart 'app' with version '1.0.0'"));
-        }
-    }
 
     #[test]
     fn a_repository_that_does_not_answer_refuses_no_signature() {

@@ -18,8 +18,9 @@ use sources::reason::{
 use tree::{Entry, Files as _, Memory, RelPath};
 
 use super::built::Built;
-use super::provenance::{Keyring, check_chart};
+use super::provenance::Keyring;
 use super::resolve::{Held, Origin};
+use super::signed_name::SignedName;
 use super::{LATEST, generation, oci_registry, package};
 use crate::cluster::error::chain;
 use crate::controllers::helm_repository::world::index;
@@ -217,7 +218,9 @@ pub(super) async fn fetch(
         }
         Found::Version { url, digest, chart } => {
             let (archive, verified) = pull(run, url.as_deref(), digest.as_deref()).await?;
-            let stored = pulled(run, archive, verified.is_some().then_some(chart)).await?;
+            let [name, version] = chart;
+            let named = SignedName { place: "the index of the repository", name, version };
+            let stored = pulled(run, archive, verified.is_some().then_some(named)).await?;
             Ok(Stored { verified, ..stored })
         }
         Found::Tag(version) => {
@@ -225,7 +228,11 @@ pub(super) async fn fetch(
                 return Err(failed(CHART_PULL_ERROR, "no registry configured".to_owned()));
             };
             let (archive, verified) = oci_registry::pull(run, registry, &version).await?;
-            let stored = pulled(run, archive, None).await?;
+            let name = oci_registry::name_of(&run.object.spec.chart).to_owned();
+            let named = SignedName { place: "the registry", name, version };
+            // A trust policy that demands no signature demands no name either.
+            let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
+            let stored = pulled(run, archive, is_signed.then_some(named)).await?;
             Ok(Stored { verified, ..stored })
         }
         Found::Files { files, tree } => {
@@ -246,18 +253,18 @@ pub(super) async fn fetch(
     }
 }
 
-/// Keeps an archive that was fetched, as it is or with other values; one with provenance has to be of a name and version.
+/// Keeps an archive that was fetched, as it is or with other values; one that had to be signed has to be of a name and version.
 async fn pulled(
     run: &Arc<Run<HelmChart>>,
     archive: Vec<u8>,
-    signed_as: Option<[String; 2]>,
+    named: Option<SignedName>,
 ) -> Result<Stored<HelmChartStatus>, Rest> {
     let run = run.clone();
     let pack = move || {
         let files =
             Files::in_archive(&archive).map_err(|error| failed(CHART_PULL_ERROR, chain(&error)))?;
-        if let Some([name, version]) = &signed_as {
-            check_chart(&files.chart().metadata, name, version)?;
+        if let Some(named) = &named {
+            named.check(&files.chart().metadata)?;
         }
         if !run.work.changes() {
             return store(&run, |out| out.write_all(&archive));

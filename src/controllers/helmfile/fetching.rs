@@ -1,6 +1,6 @@
 //! What a helmfile names on other servers, put beside its source: charts, addresses, or the entries of its bundle.
 //!
-//! Blocks. Elsewhere: repositories and registries (`charts.rs`), addresses (`origin.rs`), the lock of a bundle
+//! Blocks. Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses (`origin.rs`), the lock of a bundle
 //! (`helmfile::bundle`).
 
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use sources::getter::Getter;
 use tokio::runtime::Handle;
 use tree::{Files as _, RelPath};
 
-use super::charts::Charts;
 use super::files::Beside;
 use super::origin;
+use super::repositories::Repositories;
 use crate::controllers::kustomization::bases::SharedPermits;
 use crate::time_limit::TimeLimit;
 
@@ -31,7 +31,7 @@ pub(super) const NOT_VERIFIED: &str =
 
 /// What fetching takes.
 pub(super) struct Reaching {
-    charts: Charts,
+    repositories: Repositories,
     permits: SharedPermits,
     /// Or why addresses are not fetched.
     getter: Result<Getter, &'static str>,
@@ -45,13 +45,13 @@ pub(super) struct Reaching {
 impl Reaching {
     /// Nothing was fetched yet.
     pub(super) fn new(
-        charts: Charts,
+        repositories: Repositories,
         permits: SharedPermits,
         getter: Result<Getter, &'static str>,
         runtime: Handle,
         is_verified_only: bool,
     ) -> Self {
-        Self { charts, permits, getter, runtime, is_verified_only, fetched: BTreeMap::new() }
+        Self { repositories, permits, getter, runtime, is_verified_only, fetched: BTreeMap::new() }
     }
 }
 
@@ -191,10 +191,10 @@ impl Fetch for Fetching {
         if reaching.is_verified_only {
             return Err(format!("chart `{name}` of {}: {NOT_VERIFIED}", chart.url));
         }
-        let Reaching { charts, permits, runtime, .. } = &mut *reaching;
+        let Reaching { repositories, permits, runtime, .. } = &mut *reaching;
         let archive = self
             .limit
-            .pause(|| permits.while_asking(|| runtime.block_on(charts.archive(chart))))
+            .pause(|| permits.while_asking(|| runtime.block_on(repositories.archive(chart))))
             .map_err(|error| format!("{error:#}"))?;
         let parts = load::archive_entries(&archive).map_err(|error| error.to_string())?;
         let bytes = parts.iter().map(|file| (file.name.len() + file.data.len()) as u64);

@@ -10,13 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use reconcile::{Reason, Rest, Wake};
 use signatures::image::{self, acceptance};
 use sources::archive::{self, ExtractOptions};
-use sources::oci::{Digest, Error, Known, Layer, Reference, Remote, Selection, Session};
+use sources::oci::{Digest, Error, Known, Layer, Reference, Remote, Selection, Session, chart};
 use sources::reason::{
     OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
 };
 use sources::store::Store;
 
 use super::contents::{contents, write};
+use super::signed_version;
 use crate::cluster::error::chain;
 use crate::controllers::artifact::ORIGIN_REVISION;
 use crate::controllers::image_trust::{Failure, Verification, signer};
@@ -49,6 +50,8 @@ pub(super) enum Wanted {
 pub(crate) struct Found {
     digest: Digest,
     revision: String,
+    /// The tag that it has there, unless a digest was asked for.
+    tag: Option<String>,
 }
 
 /// What a failure means for the object; Parity(flux): `what` stands before the cause.
@@ -91,7 +94,12 @@ async fn resolve_tag(work: &Work, known: &Known, url: &str) -> Result<Found, Res
     let digest = client.resolve(&reference).await;
     let digest = digest
         .map_err(|error| failed(OCI_PULL_FAILED, "failed to determine artifact digest", &error))?;
-    Ok(Found { revision: reference.revision(&digest), digest })
+    let revision = reference.revision(&digest);
+    let tag = match reference {
+        Reference::Tag(tag) => Some(tag),
+        Reference::Digest(_) => None,
+    };
+    Ok(Found { digest, revision, tag })
 }
 
 /// Pulls what the registry was found to have, once it is verified by its digest, and keeps it.
@@ -102,8 +110,15 @@ pub(super) async fn fetch(
     let run = run.clone();
     let (known, url) = (&run.context.remotes.oci, &run.object.spec.url);
     let verified = verify(&run.work, known, url, &found).await?;
-    let pulled = pull(&run.work, known, url, &found).await?;
-    let work = move || store(&run.work, &run.context.artifacts, &run.object, pulled, &found);
+    // A trust policy that demands no signature demands no version either.
+    let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
+    let mut pulled = pull(&run.work, known, url, &found).await?;
+    let work = move || {
+        if is_signed && let Some(tag) = &found.tag {
+            signed_version::check(&mut pulled, tag)?;
+        }
+        store(&run.work, &run.context.artifacts, &run.object, pulled, &found)
+    };
     let stored = blocking(OCI_PULL_FAILED, "fetching", work).await?;
     Ok(Stored { verified, ..stored })
 }
@@ -132,8 +147,14 @@ async fn verify(
     Ok(Some(Verified { how: signed.how(), text }))
 }
 
-/// A layer, and what its manifest says of itself.
-type Pulled = (Layer, BTreeMap<String, String>);
+/// What was pulled.
+pub(super) struct Pulled {
+    pub(super) layer: Layer,
+    /// Whether the manifest calls the layer a chart.
+    pub(super) is_chart: bool,
+    /// What the manifest says of itself.
+    annotations: BTreeMap<String, String>,
+}
 
 async fn pull(work: &Work, known: &Known, url: &str, found: &Found) -> Result<Pulled, Rest> {
     let what = format!("failed to pull artifact from '{url}'");
@@ -142,11 +163,12 @@ async fn pull(work: &Work, known: &Known, url: &str, found: &Found) -> Result<Pu
     let manifest = manifest.map_err(|error| failed(OCI_PULL_FAILED, &what, &error))?;
     let not_taken = |error: Error| failed(OCI_LAYER_OPERATION_FAILED, "", &error);
     let layer = manifest.layer(work.media_type.as_deref()).map_err(not_taken)?;
+    let is_chart = layer.media_type == chart::CHART;
     // Parity(flux): the text speaks of the first layer whichever it is.
     let what = "failed to extract the first layer from artifact";
     let layer = client.layer(layer).await;
     let layer = layer.map_err(|error| failed(OCI_LAYER_OPERATION_FAILED, what, &error))?;
-    Ok((layer, manifest.annotations))
+    Ok(Pulled { layer, is_chart, annotations: manifest.annotations })
 }
 
 /// Makes the artifact of a layer and keeps it. Blocks.
@@ -154,11 +176,12 @@ fn store(
     work: &Work,
     store: &Store,
     object: &OCIRepository,
-    (layer, annotations): Pulled,
+    pulled: Pulled,
     found: &Found,
 ) -> Result<Stored<OCIRepositoryStatus>, Rest> {
     // Parity(flux): the name is the same whatever becomes of the layer.
     let file = format!("{}.tar.gz", found.digest);
+    let Pulled { layer, annotations, .. } = pulled;
     let mut body = layer.file;
     let mut artifact = if work.is_copied {
         let copy = |out: &mut dyn io::Write| io::copy(&mut body, out).map(drop);

@@ -46,8 +46,14 @@ fn transport(address: &str) -> Option<Url> {
     Url::parse(address.as_bytes()).ok().filter(|url| TRANSPORTS.contains(&&*url.scheme))
 }
 
+/// Parity(git-urls): what follows a sign that paths have not is no part of the path.
 fn scp(address: &str) -> Option<Url> {
-    let pattern = Regexp::new("^([a-zA-Z0-9_]+@)?([a-zA-Z0-9._-]+):(.*)$").ok()?;
+    const LONGEST_ADDRESS: usize = 2048;
+    const SCP_SYNTAX: &str = "^([a-zA-Z0-9-._~]+@)?([a-zA-Z0-9._-]+):([a-zA-Z0-9./._-]+)";
+    if address.len() > LONGEST_ADDRESS || address.contains('\n') {
+        return None;
+    }
+    let pattern = Regexp::new(SCP_SYNTAX).ok()?;
     let groups = pattern.find_groups(address)?;
     let [_, _, Some(host), Some(path)] = &*groups else { return None };
     Some(Url {

@@ -78,18 +78,14 @@ fn client(address: &str, token: String, tls: Option<Arc<Tls>>) -> Result<Client,
     let Some((owner, name)) = repository.owner_and_name() else {
         return Err(format!("invalid repository id: '{}'", repository.id));
     };
-    let api = match repository.host.split_once("://") {
-        Some((_, "github.com")) => "https://api.github.com".to_owned(),
-        _ => format!("{}/api/v3", repository.host),
+    let (owner, name) = (owner.to_owned(), name.to_owned());
+    // Parity(go-github): a host with a port is one of one's own, and one called `api` has no other path.
+    let api = match repository.host.split_once("://").map_or("", |(_, host)| host) {
+        "github.com" => "https://api.github.com".to_owned(),
+        host if host.starts_with("api.") || host.contains(".api.") => repository.host,
+        _ => format!("{}/api/v3", repository.host.trim_end_matches(':')),
     };
-    Ok(Client {
-        api,
-        owner: owner.to_owned(),
-        name: name.to_owned(),
-        token,
-        tls,
-        app: String::new(),
-    })
+    Ok(Client { api, owner, name, token, tls, app: String::new() })
 }
 
 /// Gets a token of an installation, and the name of the app where it is wanted.
@@ -277,4 +273,64 @@ fn is_known(statuses: &[Value], status: &Value) -> bool {
         |it: &&Value| members.iter().all(|name| it.get(*name).is_some_and(Value::is_string));
     let newest = statuses.iter().filter(is_whole).find(|it| it["context"] == status["context"]);
     newest.is_some_and(|it| members.iter().all(|name| it[*name] == status[*name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::client;
+
+    #[test]
+    fn the_server_follows_from_the_address_with_its_port() {
+        // Recorded with go-github 64 and git-urls 1.0.2, as notification-controller 1.9.3 uses them.
+        for (address, api) in [
+            ("https://github.com/acme/fleet", Ok("https://api.github.com")),
+            ("https://github.com:443/acme/fleet", Ok("https://github.com:443/api/v3")),
+            ("https://github.com:8443/acme/fleet", Ok("https://github.com:8443/api/v3")),
+            ("https://github.com:/acme/fleet", Ok("https://github.com/api/v3")),
+            ("http://github.com:80/acme/fleet", Ok("http://github.com:80/api/v3")),
+            ("http://github.com/acme/fleet", Ok("https://api.github.com")),
+            ("https://ghe.example.com:443/acme/fleet", Ok("https://ghe.example.com:443/api/v3")),
+            (
+                "https://ghe.example.com:8443/acme/fleet.git",
+                Ok("https://ghe.example.com:8443/api/v3"),
+            ),
+            ("http://ghe.example.com:80/acme/fleet", Ok("http://ghe.example.com:80/api/v3")),
+            ("http://ghe.example.com:8080/acme/fleet", Ok("http://ghe.example.com:8080/api/v3")),
+            ("https://ghe.example.com:/acme/fleet", Ok("https://ghe.example.com/api/v3")),
+            (
+                "ssh://git@ghe.example.com:2222/acme/fleet",
+                Ok("https://ghe.example.com:2222/api/v3"),
+            ),
+            ("ssh://git@github.com:22/acme/fleet", Ok("https://github.com:22/api/v3")),
+            ("ssh://git@github.com/acme/fleet", Ok("https://api.github.com")),
+            ("git@github.com:acme/fleet.git", Ok("https://api.github.com")),
+            (
+                "git@ghe.example.com:2222/acme/fleet",
+                Err("invalid repository id: '2222/acme/fleet'"),
+            ),
+            ("ghe.example.com:8443/acme/fleet", Err("invalid repository id: '8443/acme/fleet'")),
+            (
+                "https://ghe.example.com:x/acme/fleet",
+                Err("invalid repository id: 'ghe.example.com'"),
+            ),
+            (
+                "https://ghe.example.com:99999/acme/fleet",
+                Ok("https://ghe.example.com:99999/api/v3"),
+            ),
+            ("https://[::1]:8443/acme/fleet", Ok("https://[::1]:8443/api/v3")),
+            (
+                "https://user:pw@ghe.example.com:8443/acme/fleet",
+                Ok("https://ghe.example.com:8443/api/v3"),
+            ),
+            ("https://api.ghe.example.com/acme/fleet", Ok("https://api.ghe.example.com")),
+            ("https://api.ghe.example.com:8443/acme/fleet", Ok("https://api.ghe.example.com:8443")),
+            ("https://ghe.api.example.com/acme/fleet", Ok("https://ghe.api.example.com")),
+            ("https://GITHUB.com/acme/fleet", Ok("https://GITHUB.com/api/v3")),
+            ("git://github.com/acme/fleet", Ok("https://api.github.com")),
+            ("https://ghe.example.com:0443/acme/fleet", Ok("https://ghe.example.com:0443/api/v3")),
+        ] {
+            let found = client(address, String::new(), None).map(|client| client.api);
+            assert_eq!(found.as_deref().map_err(String::as_str), api, "{address}");
+        }
+    }
 }

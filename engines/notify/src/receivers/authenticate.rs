@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::payload::{Shape, first, fits, media_type, member, text, whole};
-use super::{Accepted, Gate, Hook, Receiver, Settings, cdevents, token};
+use super::{Accepted, Gate, Hook, Receiver, Settings, cdevents, is_blank, token};
 use crate::fold::equal_fold;
 use crate::http::{Outcome, Request, Response};
 use crate::objects::Secret;
@@ -133,6 +133,11 @@ fn authenticate(
             return Next::Refused(format!("unable to read secret \"{name}\": it was not found"));
         };
         match secret.bytes("token") {
+            Some(token) if is_blank(token) && !settings.allows_empty_token => {
+                return Next::Refused(format!(
+                    "invalid \"{name}\" secret data: field 'token' is empty"
+                ));
+            }
             Some(token) => key = token.to_vec(),
             None => {
                 let reason = "secret data: required field 'token'";
@@ -147,19 +152,12 @@ fn authenticate(
             Some(secret) => gcr(hook, secret, settings.now),
             None => Next::Refused("secretRef is required for GCR receivers".to_owned()),
         },
-        kind => plain(hook, kind, &spec.events, &key, settings).into(),
+        kind => plain(hook, kind, &spec.events, &key).into(),
     }
 }
 
 /// The types that need nothing but the request and a token.
-fn plain(
-    hook: Hook,
-    kind: &str,
-    events: &[String],
-    key: &[u8],
-    settings: Settings,
-) -> Result<Accepted, String> {
-    let checks = !key.is_empty() || !settings.allows_empty_token;
+fn plain(hook: Hook, kind: &str, events: &[String], key: &[u8]) -> Result<Accepted, String> {
     let allowed =
         |event: &str| match events.is_empty() || events.iter().any(|it| equal_fold(it, event)) {
             true => Ok(()),
@@ -168,16 +166,16 @@ fn plain(
     match kind {
         "generic-hmac" => signature(hook.header("X-Signature"), &hook.body, key)?,
         "github" | "bitbucket" => {
-            let hook = signed_form(hook, key, checks)?;
+            let hook = signed_form(hook, key)?;
             let header = if kind == "github" { "X-GitHub-Event" } else { "X-Event-Key" };
             allowed(hook.header(header))?;
             return Ok(Accepted::of(hook));
         }
         "gitlab" => {
-            secret_header(hook.header("X-Gitlab-Token"), key, settings)?;
+            secret_header(hook.header("X-Gitlab-Token"), key)?;
             allowed(hook.header("X-Gitlab-Event"))?;
         }
-        "harbor" => secret_header(hook.header("Authorization"), key, settings)?,
+        "harbor" => secret_header(hook.header("Authorization"), key)?,
         "cdevents" => {
             cdevents::check(&hook.body)?;
             allowed(hook.header("Ce-Type"))?;
@@ -203,9 +201,8 @@ fn shaped(value: Value, shape: &Shape) -> Result<(), String> {
 }
 
 /// Compares a header with the token.
-fn secret_header(header: &str, key: &[u8], settings: Settings) -> Result<(), String> {
-    let is_usable = !key.is_empty() || settings.allows_empty_token;
-    if is_usable && verify_slices_are_equal(header.as_bytes(), key).is_ok() {
+fn secret_header(header: &str, key: &[u8]) -> Result<(), String> {
+    if verify_slices_are_equal(header.as_bytes(), key).is_ok() {
         return Ok(());
     }
     Err("the header with the token does not match the token of the Receiver".to_owned())
@@ -231,7 +228,7 @@ fn signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> {
 }
 
 /// Checks the signature of a body in JSON or a form; filters see the JSON.
-fn signed_form(mut hook: Hook, key: &[u8], checks: bool) -> Result<Hook, String> {
+fn signed_form(mut hook: Hook, key: &[u8]) -> Result<Hook, String> {
     let newer = hook.header("X-Hub-Signature-256");
     let header = if newer.is_empty() { hook.header("X-Hub-Signature") } else { newer }.to_owned();
     let kind = hook.header("Content-Type");
@@ -240,7 +237,8 @@ fn signed_form(mut hook: Hook, key: &[u8], checks: bool) -> Result<Hook, String>
         Some("application/x-www-form-urlencoded") => Some(form_payload(&hook.body)?),
         _ => return Err(format!("webhook request has unsupported Content-Type \"{kind}\"")),
     };
-    if checks {
+    // Parity(flux): an empty token, where it is allowed, switches the check off.
+    if !key.is_empty() {
         signature(&header, &hook.body, key)?;
     }
     if let Some(payload) = payload {

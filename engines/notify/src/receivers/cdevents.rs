@@ -1,61 +1,12 @@
-//! Bodies of CDEvents: the types of 0.4.1, and what all of them have in common.
-//!
-//! Differs(flux): the contents of a subject, which differ by type, are not compared with their schemas; Flux does
-//! nothing with them either, and filters say what they need.
+//! Bodies of CDEvents 0.4.1: what all of them have in common. Below: what differs by type (`cdevents/content.rs`).
 
+mod content;
+
+use golang::regexp::Regexp;
 use golang::url::Url;
 use serde_json::Value;
 
 use super::payload::{Shape, fits, is_time, member, text, whole};
-
-/// Subject, predicates, and the version of the type.
-const TYPES: [(&str, &str, &str); 45] = [
-    ("artifact", "deleted", "0.1.0"),
-    ("artifact", "downloaded", "0.1.0"),
-    ("artifact", "packaged", "0.2.0"),
-    ("artifact", "published", "0.2.0"),
-    ("artifact", "signed", "0.2.0"),
-    ("branch", "created", "0.2.0"),
-    ("branch", "deleted", "0.2.0"),
-    ("build", "finished", "0.2.0"),
-    ("build", "queued", "0.2.0"),
-    ("build", "started", "0.2.0"),
-    ("change", "abandoned", "0.2.0"),
-    ("change", "created", "0.3.0"),
-    ("change", "merged", "0.2.0"),
-    ("change", "reviewed", "0.2.0"),
-    ("change", "updated", "0.2.0"),
-    ("environment", "created", "0.2.0"),
-    ("environment", "deleted", "0.2.0"),
-    ("environment", "modified", "0.2.0"),
-    ("incident", "detected", "0.2.0"),
-    ("incident", "reported", "0.2.0"),
-    ("incident", "resolved", "0.2.0"),
-    ("pipelinerun", "finished", "0.2.0"),
-    ("pipelinerun", "queued", "0.2.0"),
-    ("pipelinerun", "started", "0.2.0"),
-    ("repository", "created", "0.2.0"),
-    ("repository", "deleted", "0.2.0"),
-    ("repository", "modified", "0.2.0"),
-    ("service", "deployed", "0.2.0"),
-    ("service", "published", "0.2.0"),
-    ("service", "removed", "0.2.0"),
-    ("service", "rolledback", "0.2.0"),
-    ("service", "upgraded", "0.2.0"),
-    ("taskrun", "finished", "0.2.0"),
-    ("taskrun", "started", "0.2.0"),
-    ("testcaserun", "finished", "0.2.0"),
-    ("testcaserun", "queued", "0.2.0"),
-    ("testcaserun", "skipped", "0.1.0"),
-    ("testcaserun", "started", "0.2.0"),
-    ("testoutput", "published", "0.2.0"),
-    ("testsuiterun", "finished", "0.2.0"),
-    ("testsuiterun", "queued", "0.2.0"),
-    ("testsuiterun", "started", "0.2.0"),
-    ("ticket", "closed", "0.1.0"),
-    ("ticket", "created", "0.1.0"),
-    ("ticket", "updated", "0.1.0"),
-];
 
 const CONTEXT: Shape = Shape::Object(&[
     ("id", Shape::Text),
@@ -69,7 +20,10 @@ const CONTEXT: Shape = Shape::Object(&[
 const SUBJECT: Shape =
     Shape::Object(&[("id", Shape::Text), ("source", Shape::Text), ("type", Shape::Text)]);
 
-/// Accepts a body that is an event. What it lacks is filled in, and does not count; what it has must be right.
+/// Accepts a body that is an event. What its context lacks, and the type of its subject, is filled in and does not count; what
+/// it has must be right.
+///
+/// Differs(flux): there what is filled in is what the event of that type before had, whoever sent it. Each link is read, too.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -92,11 +46,16 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
         Some((subject, predicate, version))
     });
     let is_custom = kind.starts_with("dev.cdeventsx.");
-    if !is_custom && parts.is_none_or(|parts| !TYPES.contains(&parts)) {
+    let known = parts.and_then(|(subject, predicate, version)| {
+        let mut types = content::ALL_TYPES.iter();
+        types.find(|it| (it.subject, it.predicate, it.version) == (subject, predicate, version))
+    });
+    if !is_custom && known.is_none() {
         return refuse(&format!("unknown event type {kind}"));
     }
-    if member(context, "id").is_some() && text(context, "id").is_empty() {
-        return refuse("its id is empty");
+    let is_empty = |name: &str| member(context, name).is_some() && text(context, name).is_empty();
+    if let Some(name) = ["id", "source", "version"].into_iter().find(|name| is_empty(name)) {
+        return refuse(&format!("its {name} is empty"));
     }
     for name in ["source", "schemaUri"] {
         if Url::parse(text(context, name).as_bytes()).is_err() {
@@ -112,6 +71,47 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
     }
     if text(subject, "id").is_empty() {
         return refuse("its subject has no id");
+    }
+    if Url::parse(text(subject, "source").as_bytes()).is_err() {
+        return refuse("the source of its subject is no URI reference");
+    }
+    match member(&event, "customData") {
+        None | Some(Value::Null | Value::Object(_) | Value::String(_)) => {}
+        Some(_) => return refuse("customData is neither an object nor a text"),
+    }
+    if !fits(&event, &Shape::Object(&[("customDataContentType", Shape::Text)])) {
+        return refuse("customDataContentType is no text");
+    }
+    if !member(context, "links").is_none_or(|links| links.is_null() || links.is_array()) {
+        return refuse("its links are no list");
+    }
+    let content = member(subject, "content").unwrap_or(&Value::Null);
+    let Some(known) = known else { return custom(kind, subject, content) };
+    let is_of_type =
+        |given: &Value| given == content::subject_type(known.subject) || given.is_null();
+    if !member(subject, "type").is_none_or(is_of_type) {
+        return refuse("its subject has another type than it");
+    }
+    content::check(content, known.content).or_else(|reason| refuse(&reason))
+}
+
+/// Checks what is left of an event of somebody's own type.
+fn custom(kind: &str, subject: &Value, content: &Value) -> Result<(), String> {
+    const CUSTOM_KIND: &str =
+        "^dev\\.cdeventsx\\.[a-zA-Z0-9]+-[a-zA-Z]+\\.[a-zA-Z]+\\.[0-9]\\.[0-9]\\.[0-9]$";
+    const CUSTOM_SUBJECT: &str = "^[a-zA-Z0-9]+-[a-zA-Z]+$";
+    let is_like = |pattern: &str, text: &str| {
+        Regexp::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+    };
+    let refuse = |reason: &str| Err(format!("unable to validate CDEvent event: {reason}"));
+    if !is_like(CUSTOM_KIND, kind) {
+        return refuse(&format!("{kind} is no type of a custom event"));
+    }
+    if !is_like(CUSTOM_SUBJECT, text(subject, "type")) {
+        return refuse("its subject has no type of a custom event");
+    }
+    if !content.is_object() {
+        return refuse("its content is no object");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use gocel::{Expression, READING};
 use golang::meter::{Meter, Stop};
 
 use super::select::out_of_reach;
-use super::{OidcProvider, Receiver, is_within_reach, path, token, too_many};
+use super::{OidcProvider, Receiver, is_blank, is_within_reach, path, token, too_many};
 use crate::objects::Secret;
 
 /// What is wrong with a Receiver.
@@ -144,7 +144,10 @@ fn key(receiver: &Receiver, secret: Option<&Secret>) -> Result<Vec<u8>, String> 
         format!("unable to read token from secret '{name}' error: {missing}")
     })?;
     let token = secret.bytes("token");
-    Ok(token
-        .ok_or_else(|| format!("invalid '{name}' secret data: required fields 'token'"))?
-        .to_vec())
+    let token =
+        token.ok_or_else(|| format!("invalid '{name}' secret data: required fields 'token'"))?;
+    if is_blank(token) {
+        return Err(format!("invalid '{name}' secret data: field 'token' is empty"));
+    }
+    Ok(token.to_vec())
 }

@@ -24,14 +24,14 @@ fn graph(text: &str) -> Graph {
 }
 
 fn check(text: &str, expected: &Expect) {
-    let graph = graph(text);
-    let found = |line: &str| {
+    let mut graph = graph(text);
+    let mut found = |line: &str| {
         let name = line.split(':').next().unwrap().trim();
         let cycle = graph.cycle(&node(name));
         let text = cycle.map_or("none".into(), |path| Graph::cycle_text(&path));
         format!("{name}: {}\n", text.replace("Kustomization/a/", ""))
     };
-    expected.assert_eq(&text.lines().map(found).collect::<String>());
+    expected.assert_eq(&text.lines().map(&mut found).collect::<String>());
 }
 
 #[test]
@@ -93,6 +93,33 @@ fn a_chain_of_ten_thousand_is_followed_to_its_end() {
     let text = Graph::cycle_text(&path);
     assert!(text.len() < 1000 && text.contains("n00011 → (9987 more) → Kustomization/a/n09999"));
     assert!(text.ends_with("n10000 → Kustomization/a/n00000"), "{text}");
+}
+
+#[test]
+fn a_cycle_is_looked_for_when_edges_change_and_never_without_end() {
+    let name = |i: usize| node(&format!("n{i:05}"));
+    let all = |range: std::ops::Range<usize>| range.map(name).collect::<BTreeSet<_>>();
+    let mut graph = Graph::default();
+    // Everybody depends on the 64 before: each look from either end is over at once, or stops.
+    for i in 0..1_000 {
+        graph.set_edges_of(&name(i), Edge::DependsOn, all(i.saturating_sub(64)..i));
+    }
+    let known = graph.acyclic.clone();
+    assert_eq!(known.len(), 999);
+    for i in 0..1_000 {
+        assert_eq!(graph.cycle(&name(i)), None);
+        graph.set_edges_of(&name(i), Edge::DependsOn, all(i.saturating_sub(64)..i));
+    }
+    assert_eq!(graph.acyclic, known, "edges that are as they were need no look");
+    graph.set_edges_of(&name(0), Edge::DependsOn, [name(1)].into());
+    assert_eq!(graph.cycle(&name(1)).map(|path| path.len()), Some(3));
+    graph.set_edges_of(&name(0), Edge::DependsOn, [name(200)].into());
+    assert_eq!(graph.cycle(&name(200)).map(|path| path.len()), Some(6));
+    assert_eq!(graph.cycle(&name(1)).map(|path| path.len()), Some(7));
+    graph.set_edges_of(&name(0), Edge::DependsOn, [name(999)].into());
+    assert_eq!(graph.cycle(&name(0)), None, "it would take too long");
+    graph.set_edges_of(&name(0), Edge::DependsOn, BTreeSet::new());
+    assert_eq!(graph.cycle(&name(200)), None);
 }
 
 #[test]
@@ -164,28 +191,29 @@ proptest! {
     #[test]
     fn a_cycle_is_found_exactly_where_there_is_one(changes in edges()) {
         let mut graph = Graph::default();
-        let mut reaches = [[false; 6]; 6];
+        let mut edges = [[false; 6]; 6];
         for (from, edge, to) in changes {
             graph.set_edges_of(&name(from), edge, to.iter().copied().map(name).collect());
             if edge == Edge::DependsOn {
-                reaches[from] = std::array::from_fn(|i| to.contains(&i));
+                edges[from] = std::array::from_fn(|i| to.contains(&i));
             }
-        }
-        // Warshall's closure stands as the oracle.
-        for via in 0..6 {
-            for from in 0..6 {
-                for to in 0..6 {
-                    reaches[from][to] |= reaches[from][via] && reaches[via][to];
+            // Warshall's closure stands as the oracle; it is asked after each change, as runs do.
+            let mut reaches = edges;
+            for via in 0..6 {
+                for from in 0..6 {
+                    for to in 0..6 {
+                        reaches[from][to] |= reaches[from][via] && reaches[via][to];
+                    }
                 }
             }
-        }
-        for (i, reached) in reaches.iter().enumerate() {
-            let cycle = graph.cycle(&name(i));
-            prop_assert_eq!(cycle.is_some(), reached[i]);
-            if let Some(path) = cycle {
-                prop_assert!(path.first() == Some(&name(i)) && path.last() == Some(&name(i)));
-                for pair in path.windows(2) {
-                    prop_assert!(graph.dependencies(&pair[0]).any(|to| *to == pair[1]));
+            for (i, reached) in reaches.iter().enumerate() {
+                let cycle = graph.cycle(&name(i));
+                prop_assert_eq!(cycle.is_some(), reached[i]);
+                if let Some(path) = cycle {
+                    prop_assert!(path.first() == Some(&name(i)) && path.last() == Some(&name(i)));
+                    for pair in path.windows(2) {
+                        prop_assert!(graph.dependencies(&pair[0]).any(|to| *to == pair[1]));
+                    }
                 }
             }
         }

@@ -71,8 +71,13 @@ fn converse(mut stream: &TcpStream, answers: &[(String, Vec<u8>)]) {
 
 /// A registry with `team/app`, which has the tags 1.0.0 and 1.1.0 for a manifest with one layer.
 fn with_layer(layer: &[u8]) -> (SocketAddr, Digest) {
+    with_layer_of("m", layer)
+}
+
+fn with_layer_of(media_type: &str, layer: &[u8]) -> (SocketAddr, Digest) {
     let digest = Digest::of(layer);
-    let descriptor = json!({"mediaType": "m", "digest": digest.to_string(), "size": layer.len()});
+    let descriptor =
+        json!({"mediaType": media_type, "digest": digest.to_string(), "size": layer.len()});
     let annotations = json!({SOURCE: "https://git.example.com", ORIGIN_REVISION: "main@sha1:1"});
     let manifest = json!({"layers": [descriptor], "annotations": annotations}).to_string();
     let name = Digest::of(manifest.as_bytes());
@@ -223,4 +228,39 @@ fn what_is_not_signed_is_refused_before_it_is_pulled() {
          '{address}/team/app@{name}'"
     );
     assert_eq!(refused.text(), text);
+}
+
+#[test]
+fn a_signed_chart_counts_under_the_tag_of_its_own_version_only() {
+    let yaml = "apiVersion: v2\nname: app\nversion: 1.1.0\n";
+    let layer = packed(&[("app/Chart.yaml", yaml)]);
+    for media_type in [chart::CHART, "m"] {
+        let (address, _) = with_layer_of(media_type, &layer);
+        let spec = json!({"interval": "1m", "url": format!("oci://{address}/team/app"),
+            "ref": {"tag": "1.1.0"}});
+        let object: OCIRepository = serde_json::from_value(json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
+            "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
+        }))
+        .unwrap();
+        let work = wish(&object, Resolved::default()).unwrap_or_else(|_| unreachable!()).work;
+        let (known, url) = (Known::default(), object.spec.url.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let pulled = runtime.block_on(async {
+            let found = resolve_tag(&work, &known, &url).await?;
+            pull(&work, &known, &url, &found).await
+        });
+        let mut pulled = pulled.unwrap();
+        for tag in ["1.1.0", "v1.1.0", "latest", "1.1"] {
+            assert_eq!(signed_version::check(&mut pulled, tag), Ok(()), "{tag}");
+        }
+        let moved = signed_version::check(&mut pulled, "9.9.9");
+        if media_type == "m" {
+            assert_eq!(moved, Ok(()));
+            continue;
+        }
+        let refused = moved.unwrap_err();
+        assert_eq!(refused.reason(), VERIFICATION_ERROR);
+        assert!(refused.text().contains("a chart with version '1.1.0'"), "{refused:?}");
+    }
 }

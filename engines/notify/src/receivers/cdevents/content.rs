@@ -1,0 +1,432 @@
+//! What the subjects of CDEvents 0.4.1 have to have, by the type of the event.
+//!
+//! Source: the schemas of cdevents/sdk-go 0.5.0, which says an event again before it compares them: members that no schema
+//! knows are lost, and texts that are empty are absent unless they are required. Formats are not compared.
+
+use golang::url::Url;
+use serde_json::Value;
+
+use super::super::payload::member;
+use Field::{Filled, Members, OneOf, Purl, Text, Texts, Uri};
+
+/// A type of event.
+pub(super) struct Type {
+    pub(super) subject: &'static str,
+    pub(super) predicate: &'static str,
+    /// The version of the type.
+    pub(super) version: &'static str,
+    /// The content of the subject.
+    pub(super) content: &'static [Member],
+}
+
+const fn event(
+    subject: &'static str,
+    predicate: &'static str,
+    version: &'static str,
+    content: &'static [Member],
+) -> Type {
+    Type { subject, predicate, version, content }
+}
+
+/// A member of an object.
+pub(super) struct Member {
+    name: &'static str,
+    field: Field,
+    is_required: bool,
+}
+
+/// What a value has to be.
+enum Field {
+    /// A text.
+    Text,
+    /// A text that is not empty where it is there.
+    Filled,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// A text that Go reads as a URL.
+    Uri,
+    /// The URL of a package. Parity(flux): required also where the schemas have it optional.
+    Purl,
+    /// A list of texts.
+    Texts,
+    /// An object.
+    Members(&'static [Member]),
+}
+
+const fn needs(name: &'static str, field: Field) -> Member {
+    Member { name, field, is_required: true }
+}
+
+const fn may(name: &'static str, field: Field) -> Member {
+    Member { name, field, is_required: false }
+}
+
+const ANY_REFERENCE: Field = Members(&[needs("id", Filled), may("source", Uri)]);
+const SBOM_LINK: Field = Members(&[needs("uri", Filled)]);
+const RUN_TRIGGER: Field = Members(&[
+    may("type", OneOf(&["manual", "pipeline", "event", "schedule", "other"])),
+    may("uri", Text),
+]);
+const TEST_CASE: Field = Members(&[
+    needs("id", Filled),
+    may("name", Text),
+    may("type", TEST_TYPES),
+    may("uri", Text),
+    may("version", Text),
+]);
+const TEST_SUITE: Field = Members(&[
+    needs("id", Filled),
+    may("name", Text),
+    may("uri", Text),
+    may("url", Text),
+    may("version", Text),
+]);
+const TEST_TYPES: Field = OneOf(&[
+    "performance",
+    "functional",
+    "unit",
+    "security",
+    "compliance",
+    "integration",
+    "e2e",
+    "other",
+]);
+const RUN_OUTCOME: Field = OneOf(&["pass", "fail", "cancel", "error"]);
+const RUN_SEVERITY: Field = OneOf(&["low", "medium", "high", "critical"]);
+const OUTPUT_TYPES: Field = OneOf(&["report", "video", "image", "log", "other"]);
+
+/// All types.
+pub(super) const ALL_TYPES: [Type; 45] = [
+    event("artifact", "deleted", "0.1.0", &[may("user", Filled)]),
+    event("artifact", "downloaded", "0.1.0", &[may("user", Filled)]),
+    event(
+        "artifact",
+        "packaged",
+        "0.2.0",
+        &[needs("change", ANY_REFERENCE), may("sbom", SBOM_LINK)],
+    ),
+    event("artifact", "published", "0.2.0", &[may("sbom", SBOM_LINK), may("user", Filled)]),
+    event("artifact", "signed", "0.2.0", &[needs("signature", Filled)]),
+    event("branch", "created", "0.2.0", &[may("repository", ANY_REFERENCE)]),
+    event("branch", "deleted", "0.2.0", &[may("repository", ANY_REFERENCE)]),
+    event("build", "finished", "0.2.0", &[needs("artifactId", Purl)]),
+    event("build", "queued", "0.2.0", &[]),
+    event("build", "started", "0.2.0", &[]),
+    event("change", "abandoned", "0.2.0", &[may("repository", ANY_REFERENCE)]),
+    event(
+        "change",
+        "created",
+        "0.3.0",
+        &[may("description", Filled), may("repository", ANY_REFERENCE)],
+    ),
+    event("change", "merged", "0.2.0", &[may("repository", ANY_REFERENCE)]),
+    event("change", "reviewed", "0.2.0", &[may("repository", ANY_REFERENCE)]),
+    event("change", "updated", "0.2.0", &[may("repository", ANY_REFERENCE)]),
+    event("environment", "created", "0.2.0", &[may("name", Text), may("url", Text)]),
+    event("environment", "deleted", "0.2.0", &[may("name", Text)]),
+    event("environment", "modified", "0.2.0", &[may("name", Text), may("url", Text)]),
+    event(
+        "incident",
+        "detected",
+        "0.2.0",
+        &[
+            needs("artifactId", Purl),
+            may("description", Text),
+            needs("environment", ANY_REFERENCE),
+            may("service", ANY_REFERENCE),
+        ],
+    ),
+    event(
+        "incident",
+        "reported",
+        "0.2.0",
+        &[
+            needs("artifactId", Purl),
+            may("description", Text),
+            needs("environment", ANY_REFERENCE),
+            may("service", ANY_REFERENCE),
+            needs("ticketURI", Filled),
+        ],
+    ),
+    event(
+        "incident",
+        "resolved",
+        "0.2.0",
+        &[
+            needs("artifactId", Purl),
+            may("description", Text),
+            needs("environment", ANY_REFERENCE),
+            may("service", ANY_REFERENCE),
+        ],
+    ),
+    event(
+        "pipelinerun",
+        "finished",
+        "0.2.0",
+        &[may("errors", Text), may("outcome", Text), may("pipelineName", Text), may("url", Text)],
+    ),
+    event("pipelinerun", "queued", "0.2.0", &[may("pipelineName", Text), may("url", Text)]),
+    event("pipelinerun", "started", "0.2.0", &[needs("pipelineName", Text), needs("url", Text)]),
+    event(
+        "repository",
+        "created",
+        "0.2.0",
+        &[needs("name", Filled), may("owner", Text), needs("url", Filled), may("viewUrl", Text)],
+    ),
+    event(
+        "repository",
+        "deleted",
+        "0.2.0",
+        &[may("name", Text), may("owner", Text), may("url", Text), may("viewUrl", Text)],
+    ),
+    event(
+        "repository",
+        "modified",
+        "0.2.0",
+        &[may("name", Text), may("owner", Text), may("url", Text), may("viewUrl", Text)],
+    ),
+    event(
+        "service",
+        "deployed",
+        "0.2.0",
+        &[needs("artifactId", Purl), needs("environment", ANY_REFERENCE)],
+    ),
+    event("service", "published", "0.2.0", &[may("environment", ANY_REFERENCE)]),
+    event("service", "removed", "0.2.0", &[may("environment", ANY_REFERENCE)]),
+    event(
+        "service",
+        "rolledback",
+        "0.2.0",
+        &[needs("artifactId", Purl), needs("environment", ANY_REFERENCE)],
+    ),
+    event(
+        "service",
+        "upgraded",
+        "0.2.0",
+        &[needs("artifactId", Purl), needs("environment", ANY_REFERENCE)],
+    ),
+    event(
+        "taskrun",
+        "finished",
+        "0.2.0",
+        &[
+            may("errors", Text),
+            may("outcome", Text),
+            may("pipelineRun", ANY_REFERENCE),
+            may("taskName", Text),
+            may("url", Text),
+        ],
+    ),
+    event(
+        "taskrun",
+        "started",
+        "0.2.0",
+        &[may("pipelineRun", ANY_REFERENCE), may("taskName", Text), may("url", Text)],
+    ),
+    event(
+        "testcaserun",
+        "finished",
+        "0.2.0",
+        &[
+            needs("environment", ANY_REFERENCE),
+            needs("outcome", RUN_OUTCOME),
+            may("reason", Text),
+            may("severity", RUN_SEVERITY),
+            may("testCase", TEST_CASE),
+            may("testSuiteRun", ANY_REFERENCE),
+        ],
+    ),
+    event(
+        "testcaserun",
+        "queued",
+        "0.2.0",
+        &[
+            needs("environment", ANY_REFERENCE),
+            may("testCase", TEST_CASE),
+            may("testSuiteRun", ANY_REFERENCE),
+            may("trigger", RUN_TRIGGER),
+        ],
+    ),
+    event(
+        "testcaserun",
+        "skipped",
+        "0.1.0",
+        &[
+            may("environment", ANY_REFERENCE),
+            may("reason", Text),
+            may("testCase", TEST_CASE),
+            may("testSuiteRun", ANY_REFERENCE),
+        ],
+    ),
+    event(
+        "testcaserun",
+        "started",
+        "0.2.0",
+        &[
+            needs("environment", ANY_REFERENCE),
+            may("testCase", TEST_CASE),
+            may("testSuiteRun", ANY_REFERENCE),
+            may("trigger", RUN_TRIGGER),
+        ],
+    ),
+    event(
+        "testoutput",
+        "published",
+        "0.2.0",
+        &[
+            needs("format", Text),
+            needs("outputType", OUTPUT_TYPES),
+            may("testCaseRun", ANY_REFERENCE),
+            may("uri", Text),
+        ],
+    ),
+    event(
+        "testsuiterun",
+        "finished",
+        "0.2.0",
+        &[
+            needs("environment", ANY_REFERENCE),
+            needs("outcome", RUN_OUTCOME),
+            may("reason", Text),
+            may("severity", RUN_SEVERITY),
+            may("testSuite", TEST_SUITE),
+        ],
+    ),
+    event(
+        "testsuiterun",
+        "queued",
+        "0.2.0",
+        &[
+            needs("environment", ANY_REFERENCE),
+            may("testSuite", TEST_SUITE),
+            may("trigger", RUN_TRIGGER),
+        ],
+    ),
+    event(
+        "testsuiterun",
+        "started",
+        "0.2.0",
+        &[
+            needs("environment", ANY_REFERENCE),
+            may("testSuite", TEST_SUITE),
+            may("trigger", RUN_TRIGGER),
+        ],
+    ),
+    event(
+        "ticket",
+        "closed",
+        "0.1.0",
+        &[
+            may("assignees", Texts),
+            may("creator", Filled),
+            may("group", Text),
+            may("labels", Texts),
+            may("milestone", Text),
+            may("priority", Text),
+            needs("resolution", Filled),
+            may("summary", Text),
+            may("ticketType", Text),
+            may("updatedBy", Text),
+            needs("uri", Filled),
+        ],
+    ),
+    event(
+        "ticket",
+        "created",
+        "0.1.0",
+        &[
+            may("assignees", Texts),
+            needs("creator", Filled),
+            may("group", Text),
+            may("labels", Texts),
+            may("milestone", Text),
+            may("priority", Text),
+            needs("summary", Text),
+            may("ticketType", Text),
+            needs("uri", Filled),
+        ],
+    ),
+    event(
+        "ticket",
+        "updated",
+        "0.1.0",
+        &[
+            may("assignees", Texts),
+            may("creator", Filled),
+            may("group", Text),
+            may("labels", Texts),
+            may("milestone", Text),
+            may("priority", Text),
+            may("summary", Text),
+            may("ticketType", Text),
+            may("updatedBy", Text),
+            needs("uri", Filled),
+        ],
+    ),
+];
+
+/// Names of subjects that are not their part of the type.
+const SUBJECT_TYPES: [(&str, &str); 5] = [
+    ("pipelinerun", "pipelineRun"),
+    ("taskrun", "taskRun"),
+    ("testcaserun", "testCaseRun"),
+    ("testoutput", "testOutput"),
+    ("testsuiterun", "testSuiteRun"),
+];
+
+/// The type of a subject, by its part of the type of the event.
+pub(super) fn subject_type(subject: &str) -> &str {
+    SUBJECT_TYPES.iter().find(|(known, _)| *known == subject).map_or(subject, |(_, name)| name)
+}
+
+/// Checks the content of a subject, of which none is one without members.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn check(content: &Value, members: &[Member]) -> Result<(), String> {
+    if content.is_null() || content.is_object() {
+        return members.iter().try_for_each(|known| known.check(content));
+    }
+    Err("its content is no object".to_owned())
+}
+
+impl Member {
+    fn check(&self, object: &Value) -> Result<(), String> {
+        let Self { name, field, is_required } = self;
+        let value = member(object, name).unwrap_or(&Value::Null);
+        let text = match value {
+            Value::Null => Some(""),
+            value => value.as_str(),
+        };
+        let is_right = match field {
+            Text => text.is_some(),
+            Filled => text.is_some_and(|text| !(text.is_empty() && *is_required)),
+            OneOf(known) => text.is_some_and(|text| match text {
+                "" => !is_required,
+                text => known.contains(&text),
+            }),
+            Uri => text.is_some_and(|text| Url::parse(text.as_bytes()).is_ok()),
+            Purl => text.is_some_and(is_purl),
+            Texts => match value {
+                Value::Null => true,
+                Value::Array(items) => items.iter().all(|it| it.is_string() || it.is_null()),
+                _ => false,
+            },
+            Members(members) => match value {
+                Value::Null => !is_required,
+                Value::Object(_) => return members.iter().try_for_each(|it| it.check(value)),
+                _ => false,
+            },
+        };
+        if is_right { Ok(()) } else { Err(format!("`{name}` of its content is missing or wrong")) }
+    }
+}
+
+/// Whether a text names a package: `pkg:TYPE/NAMESPACE/NAME@VERSION?QUALIFIERS#SUBPATH`, of which type and name are required.
+fn is_purl(text: &str) -> bool {
+    let text = text.split_once('#').map_or(text, |(text, _)| text);
+    let text = text.rsplit_once('?').map_or(text, |(text, _)| text);
+    let rest = text.strip_prefix("pkg:").unwrap_or_default().trim_start_matches('/');
+    let name = rest.split_once('/').and_then(|(_, rest)| rest.rsplit('/').next());
+    name.is_some_and(|name| !name.split('@').next().unwrap_or_default().is_empty())
+}

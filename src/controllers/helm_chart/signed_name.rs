@@ -1,0 +1,67 @@
+//! The name and the version under which a signed chart is offered, which no signature covers.
+//!
+//! Elsewhere: signatures themselves (`provenance.rs`, `oci_registry.rs`).
+
+use helm::chart::Metadata;
+use reconcile::Rest;
+use sources::oci::chart::is_same_version;
+
+use super::provenance::refused;
+
+/// What a repository calls a chart that has to be signed.
+pub(super) struct SignedName {
+    /// Who calls it so, as the subject of a message.
+    pub(super) place: &'static str,
+    pub(super) name: String,
+    pub(super) version: String,
+}
+
+impl SignedName {
+    /// Checks that the chart in an archive, of which the signature counts, is the one that was asked for.
+    ///
+    /// Differs(helm): there a person names the file; here the author of the index could name an old version, or another
+    /// chart by the same keys.
+    /// Differs(flux): who may push to a registry can put the tag of a new version on the signed manifest of an old one, or of
+    /// another chart in a registry of many.
+    pub(super) fn check(&self, metadata: &Metadata) -> Result<(), Rest> {
+        let Self { place, name, version } = self;
+        let Metadata { name: own, version: its, .. } = metadata;
+        if own == name && is_same_version(its, version) {
+            return Ok(());
+        }
+        Err(refused(&format!(
+            "what is signed is chart '{own}' with version '{its}', and {place} has it as '{name}' with version '{version}'"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sources::reason::is_refused_signature;
+
+    use super::*;
+
+    #[test]
+    fn a_signed_chart_counts_as_what_it_is_and_not_as_what_a_repository_calls_it() {
+        let metadata =
+            Metadata { name: "app".to_owned(), version: "1.0.0".to_owned(), ..Metadata::default() };
+        let check = |place, name: &str, version: &str| {
+            let (name, version) = (name.to_owned(), version.to_owned());
+            SignedName { place, name, version }.check(&metadata)
+        };
+        for place in ["the index of the repository", "the registry"] {
+            assert_eq!(check(place, "app", "1.0.0"), Ok(()));
+            assert_eq!(check(place, "app", "v1.0.0"), Ok(()));
+            for (name, version) in [("app", "2.0.1"), ("other", "1.0.0"), ("app", "1.0.0+2")] {
+                let rest = check(place, name, version).unwrap_err();
+                assert!(is_refused_signature(rest.reason()), "{rest:?}");
+                let text = rest.text();
+                assert!(
+                    text.contains("what is signed is chart 'app' with version '1.0.0'"),
+                    "{text}"
+                );
+                assert!(text.contains(&format!("{place} has it as '{name}'")), "{text}");
+            }
+        }
+    }
+}

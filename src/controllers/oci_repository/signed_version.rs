@@ -1,0 +1,46 @@
+//! The version that a tag says a signed chart has, which no signature covers.
+//!
+//! Elsewhere: signatures themselves (`image_trust`), the same of a HelmChart (`helm_chart/signed_name.rs`).
+
+use std::io::{Read as _, Seek as _};
+
+use reconcile::{Rest, Wake};
+use sources::charts::{Files, MAX_CHART};
+use sources::oci::Layer;
+use sources::oci::chart::{is_same_version, stated_version};
+use sources::reason::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
+
+use super::world::Pulled;
+use crate::cluster::error::chain;
+
+/// Checks that a signed chart has the version that its tag says. A layer that is no chart says of no version that it is
+/// its own, and neither does a tag such as `latest`. Blocks.
+///
+/// Differs(flux): who may push to a registry can put the tag of a new version on the signed manifest of an old one.
+pub(super) fn check(pulled: &mut Pulled, tag: &str) -> Result<(), Rest> {
+    let Some(version) = stated_version(tag).filter(|_| pulled.is_chart) else { return Ok(()) };
+    let own = version_of(&mut pulled.layer)?;
+    if is_same_version(&own, &version) {
+        return Ok(());
+    }
+    let text = format!(
+        "what is signed is a chart with version '{own}', and the registry has it under the tag '{tag}'"
+    );
+    Err(Rest::Failed(VERIFICATION_ERROR, text, Wake::default()))
+}
+
+/// The version in the `Chart.yaml` of a layer, which can be read again then.
+fn version_of(layer: &mut Layer) -> Result<String, Rest> {
+    let failed = |why: String| {
+        let text = format!("failed to read the version of the signed chart: {why}");
+        Rest::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
+    };
+    if layer.size > MAX_CHART {
+        return Err(failed(format!("the layer is larger than {MAX_CHART} bytes")));
+    }
+    let mut bytes = Vec::new();
+    let read = layer.file.read_to_end(&mut bytes).and_then(|_| layer.file.rewind());
+    read.map_err(|error| failed(error.to_string()))?;
+    let files = Files::in_archive(&bytes).map_err(|error| failed(chain(&error)))?;
+    Ok(files.chart().metadata.version.clone())
+}
