@@ -41,6 +41,8 @@ pub(super) struct Operator {
     pub(super) others: &'static [(&'static str, &'static str, &'static str)],
     /// Converts an object; the namespace is that of windlass.
     pub(super) convert: fn(&Object, &str) -> Converted,
+    /// What to check in the manifests of sources, which are not read.
+    pub(super) remarks: &'static [&'static str],
     /// How the objects are brought into use.
     pub(super) next: &'static str,
 }
@@ -96,6 +98,9 @@ pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
         bail!("there is no object of kind {} ({})", operator.gvk.1, operator.gvk.0);
     }
     print(&text)?;
+    for remark in operator.remarks {
+        say(Mark::Warning, remark);
+    }
     if left_out > 0 {
         bail!("{left_out} object(s) were left out, {} converted", count - left_out.min(count));
     }
@@ -206,11 +211,15 @@ impl Fields {
 
     /// Says of every field that is left that it has no counterpart.
     pub(super) fn refuse(self, obstacles: &mut Vec<String>) {
-        for (key, value) in self.left {
-            if !is_empty(&value) {
-                obstacles.push(format!("{}.{key} has no counterpart", self.path));
-            }
-        }
+        let left = self.left.iter().filter(|(_, value)| !is_empty(value));
+        obstacles.extend(left.map(|(key, _)| format!("{}.{key} has no counterpart", self.path)));
+    }
+
+    /// The same, with what to do instead.
+    pub(super) fn refuse_as(self, advice: &str, obstacles: &mut Vec<String>) {
+        let mut left = Vec::new();
+        self.refuse(&mut left);
+        obstacles.extend(left.into_iter().map(|text| format!("{text}: {advice}")));
     }
 
     /// The same of fields that change nothing of what is applied.
@@ -221,7 +230,7 @@ impl Fields {
     }
 }
 
-fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),

@@ -1,4 +1,9 @@
 //! Applications of Argo CD as a source with a Kustomization or a HelmRelease.
+//!
+//! Here: sources, and what is built or rendered of them. Below: when and how it is synchronized (`argocd/policy.rs`).
+//! Source of the fields: Argo CD 3.1, `ApplicationSpec`.
+
+mod policy;
 
 use golang::value::Map as Values;
 use helm::chart::read_values;
@@ -6,11 +11,14 @@ use helm::strvals::{Mode, set};
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::{Converted, Fields, HELM, KUSTOMIZE, Operator, SOURCE, chart_repository, object, put};
+use self::policy::Policy;
+use super::{
+    Converted, Fields, HELM, KUSTOMIZE, Operator, SOURCE, chart_repository, is_empty, object, put,
+};
 
 const API: &str = "argoproj.io/v1alpha1";
-/// The cluster that Argo CD itself runs in.
-const HERE: [&str; 2] = ["https://kubernetes.default.svc", "in-cluster"];
+/// Where fields of kustomize go that a Kustomization does not have.
+const IN_OVERLAY: &str = "put it into the kustomization.yaml of the repository";
 
 pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
     gvk: (API, "Application"),
@@ -21,6 +29,7 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
          are converted, but would come back as long as it is there",
     )],
     convert,
+    remarks: &policy::IN_MANIFESTS,
     next: "remove the finalizers of the Applications (`resources-finalizer.argocd.argoproj.io`) and their \
            spec.syncPolicy.automated, delete them, then apply these objects: what runs stays, and is adopted",
 };
@@ -30,17 +39,8 @@ fn convert(found: &Object, namespace: &str) -> Converted {
     let name = found.name().to_owned();
     let place = (namespace, name.as_str());
     let mut spec = Fields::of("spec", found.get("spec").cloned().unwrap_or_default());
-    for field in ["project", "revisionHistoryLimit", "info"] {
-        spec.take(field);
-    }
-    let target = destination(&mut spec, &mut done);
-    let prunes = policy(&mut spec, &mut done);
-    if !spec.list("ignoreDifferences").is_empty() {
-        done.notes.push(
-            "spec.ignoreDifferences: list these fields in spec.ignore of the Kustomization"
-                .to_owned(),
-        );
-    }
+    let target = policy::destination(&mut spec, &mut done);
+    let policy = Policy::of(found, &mut spec, &mut done);
     let sources = spec.list("sources");
     let source = match sources.as_slice() {
         [] => spec.take("source"),
@@ -82,61 +82,28 @@ fn convert(found: &Object, namespace: &str) -> Converted {
         let at = Chart { name: name.clone(), chart, version: revision, path, source_ref };
         release(&mut source, at, &target, &mut done)
     } else {
-        kustomization(&mut source, &path, source_ref, (&target, prunes), &mut done)
+        kustomization(&mut source, &path, source_ref, &target, &mut done)
     };
-    source.refuse(&mut done.obstacles);
-    spec.refuse(&mut done.obstacles);
-    let (api, kind) = if is_helm { (HELM, "HelmRelease") } else { (KUSTOMIZE, "Kustomization") };
-    done.objects.push(object(api, kind, place, &converted));
-    done
-}
-
-/// The namespace of what is applied.
-fn destination(spec: &mut Fields, done: &mut Converted) -> String {
-    let mut destination = spec.fields("destination");
-    for key in ["server", "name"] {
-        let cluster = destination.text(key);
-        if !cluster.is_empty() && !HERE.contains(&cluster.as_str()) {
-            done.obstacles.push(format!(
-                "spec.destination.{key} is {cluster}: put its kubeconfig into a Secret and name it in spec.kubeConfig"
-            ));
-        }
-    }
-    let namespace = destination.text("namespace");
-    destination.refuse(&mut done.obstacles);
-    namespace
-}
-
-/// Whether what leaves the source is deleted.
-fn policy(spec: &mut Fields, done: &mut Converted) -> bool {
-    let mut policy = spec.fields("syncPolicy");
-    policy.take("retry");
-    policy.take("managedNamespaceMetadata");
-    let options = policy.list("syncOptions");
-    for option in options.iter().filter_map(Value::as_str) {
-        match option {
-            "CreateNamespace=true" => done.notes.push(
-                "CreateNamespace=true: add the Namespace to the source; a HelmRelease makes it by itself".to_owned(),
-            ),
-            "ServerSideApply=true" | "PruneLast=true" | "ApplyOutOfSyncOnly=true" => {}
-            other => done.notes.push(format!("spec.syncPolicy.syncOptions: {other} has no counterpart")),
-        }
-    }
-    let automated = policy.take("automated");
-    if automated.is_null() {
-        done.notes.push(
-            "it was not synced automatically, and will be: set spec.suspend to prevent that"
+    let mut converted = converted;
+    policy.put(&mut converted, is_helm, &mut done);
+    // Of one of several sources.
+    source.take("name");
+    let plugin = source.take("plugin");
+    if !plugin.is_null() {
+        done.obstacles.push(
+            "spec.source.plugin: commit what the plugin renders, or push it as an artifact that an OCIRepository names"
                 .to_owned(),
         );
     }
-    let mut automated = Fields::of("spec.syncPolicy.automated", automated);
-    automated.take("selfHeal");
-    automated.take("allowEmpty");
-    automated.take("enabled");
-    let prunes = automated.is_true("prune");
-    automated.note(&mut done.notes);
-    policy.note(&mut done.notes);
-    prunes
+    source.refuse(&mut done.obstacles);
+    spec.refuse(&mut done.obstacles);
+    let (api, kind) = if is_helm { (HELM, "HelmRelease") } else { (KUSTOMIZE, "Kustomization") };
+    let mut converted = object(api, kind, place, &converted);
+    if !is_helm && policy.protects_from_empty() {
+        converted["metadata"]["annotations"] = json!({"windlass.dev/allow-empty": "false"});
+    }
+    done.objects.push(converted);
+    done
 }
 
 /// What is checked out.
@@ -180,12 +147,11 @@ fn kustomization(
     source: &mut Fields,
     path: &str,
     source_ref: Value,
-    (target, prunes): (&str, bool),
+    target: &str,
     done: &mut Converted,
 ) -> Value {
     let path = format!("./{}", path.trim_start_matches("./"));
-    let mut spec =
-        json!({"interval": "10m", "path": path, "prune": prunes, "sourceRef": source_ref});
+    let mut spec = json!({"interval": "10m", "path": path, "sourceRef": source_ref});
     let mut directory = source.fields("directory");
     if !directory.is_true("recurse") {
         done.notes.push(
@@ -193,23 +159,63 @@ fn kustomization(
                 .to_owned(),
         );
     }
-    directory.refuse(&mut done.obstacles);
+    directory
+        .refuse_as("list the files in a kustomization.yaml of the repository", &mut done.obstacles);
     let mut overlay = source.fields("kustomize");
-    let namespace = match overlay.text("namespace") {
-        given if given.is_empty() => target.to_owned(),
-        given => given,
-    };
+    let namespace = overlay.text("namespace");
+    if namespace.is_empty() && !target.is_empty() {
+        done.notes.push(format!(
+            "spec.destination.namespace {target}: Argo CD gives it to objects that have no namespace. Write it into these, or \
+             set spec.targetNamespace, which moves all objects to it, also those of other namespaces"
+        ));
+    }
     put(&mut spec, &["targetNamespace"], json!(namespace));
-    for key in ["namePrefix", "nameSuffix", "components", "patches"] {
+    for key in ["namePrefix", "nameSuffix", "components", "ignoreMissingComponents"] {
         put(&mut spec, &[key], overlay.take(key));
     }
-    put(&mut spec, &["commonMetadata", "labels"], overlay.take("commonLabels"));
-    put(&mut spec, &["commonMetadata", "annotations"], overlay.take("commonAnnotations"));
+    put(&mut spec, &["patches"], patches(&mut overlay, done));
+    common_metadata(&mut overlay, &mut spec, done);
     let images: Vec<Value> =
         overlay.list("images").iter().filter_map(Value::as_str).map(image).collect();
     put(&mut spec, &["images"], json!(images));
-    overlay.refuse(&mut done.obstacles);
+    if !overlay.text("version").is_empty() {
+        done.notes.push("spec.source.kustomize.version: windlass builds by itself".to_owned());
+    }
+    overlay.refuse_as(IN_OVERLAY, &mut done.obstacles);
     spec
+}
+
+/// Patches that name no file; a Kustomization has no other.
+fn patches(overlay: &mut Fields, done: &mut Converted) -> Value {
+    let mut patches = Vec::new();
+    for (at, patch) in overlay.list("patches").into_iter().enumerate() {
+        let mut patch = Fields::of(&format!("spec.source.kustomize.patches[{at}]"), patch);
+        let mut converted = json!({"patch": patch.text("patch")});
+        put(&mut converted, &["target"], patch.take("target"));
+        patch.refuse_as(IN_OVERLAY, &mut done.obstacles);
+        patches.push(converted);
+    }
+    json!(patches)
+}
+
+/// Labels and annotations of all objects, where those of Argo CD are the same.
+fn common_metadata(overlay: &mut Fields, spec: &mut Value, done: &mut Converted) {
+    let labels = overlay.take("commonLabels");
+    let is_of_objects =
+        overlay.is_true("labelWithoutSelector") && !overlay.is_true("labelIncludeTemplates");
+    let has_labels = labels.as_object().is_some_and(|labels| !labels.is_empty());
+    if has_labels && !is_of_objects {
+        done.obstacles.push(format!(
+            "spec.source.kustomize.commonLabels are in selectors and templates, too, which spec.commonMetadata does not \
+             change: {IN_OVERLAY}"
+        ));
+    }
+    put(spec, &["commonMetadata", "labels"], labels);
+    put(spec, &["commonMetadata", "annotations"], overlay.take("commonAnnotations"));
+    // Values that objects have are replaced in any case.
+    for field in ["forceCommonLabels", "forceCommonAnnotations"] {
+        overlay.take(field);
+    }
 }
 
 /// An image as Argo CD writes it: `[NAME=]NEW[:TAG|@DIGEST]`.
@@ -286,13 +292,7 @@ fn release(source: &mut Fields, at: Chart, target: &str, done: &mut Converted) -
         Ok(values) => put(&mut spec, &["values"], values),
         Err(error) => done.obstacles.push(error),
     }
-    // Argo CD applies CRDs with each sync.
-    let crds = if helm.is_true("skipCrds") { "Skip" } else { "CreateReplace" };
-    spec["install"] = json!({"crds": crds, "createNamespace": true});
-    spec["upgrade"] = json!({"crds": crds});
-    helm.take("passCredentials");
-    helm.take("version");
-    helm.take("skipSchemaValidation");
+    rendering(&mut helm, &mut spec, done);
     helm.refuse(&mut done.obstacles);
     done.notes.push(
         "Helm makes a release of what Argo CD had applied from the chart: its first revision takes the objects over, \
@@ -300,6 +300,40 @@ fn release(source: &mut Fields, at: Chart, target: &str, done: &mut Converted) -
             .to_owned(),
     );
     spec
+}
+
+/// How the chart is rendered, beside its values.
+fn rendering(helm: &mut Fields, spec: &mut Value, done: &mut Converted) {
+    // Argo CD applies CRDs with each sync.
+    let crds = if helm.is_true("skipCrds") { "Skip" } else { "CreateReplace" };
+    spec["install"] = json!({"crds": crds, "createNamespace": true});
+    spec["upgrade"] = json!({"crds": crds});
+    let skips = helm.take("skipSchemaValidation");
+    for action in ["install", "upgrade"] {
+        put(spec, &[action, "disableSchemaValidation"], skips.clone());
+    }
+    helm.take("passCredentials");
+    // Tests are not run unless spec.test.enable is set.
+    helm.take("skipTests");
+    if let version @ ("v1" | "v2") = helm.text("version").as_str() {
+        done.notes
+            .push(format!("spec.source.helm.version {version}: charts are rendered as by Helm 3"));
+    }
+    let parameters = helm.take("fileParameters");
+    if parameters.as_array().is_some_and(|it| !it.is_empty()) {
+        done.obstacles.push(
+            "spec.source.helm.fileParameters: put the contents into a ConfigMap or Secret that spec.valuesFrom names, with \
+             targetPath"
+                .to_owned(),
+        );
+    }
+    for field in ["kubeVersion", "apiVersions"] {
+        if !is_empty(&helm.take(field)) {
+            done.notes.push(format!(
+                "spec.source.helm.{field}: charts are rendered with what the cluster of the release serves"
+            ));
+        }
+    }
 }
 
 /// Values and parameters, which come after them.

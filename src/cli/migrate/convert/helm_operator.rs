@@ -9,6 +9,7 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
     gvk: ("helm.fluxcd.io/v1", "HelmRelease"),
     others: &[],
     convert,
+    remarks: &[],
     next: "scale the Deployment of the Helm operator to zero, since it uninstalls releases whose object is deleted; apply \
            these objects, wait until they are Ready, then delete the old ones",
 };

@@ -9,6 +9,7 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
     gvk: ("apps.mumoshu.github.io/v1alpha1", "Helmfile"),
     others: &[],
     convert,
+    remarks: &[],
     next: "scale the Deployment of helmfile-operator to zero; `windlass install` replaces the CRD \
            helmfiles.apps.mumoshu.github.io, and windlass keeps the objects as they are: once they are Ready, delete \
            the Deployments of their appliers in namespace default. To have the objects above instead, delete the old \
