@@ -72,6 +72,8 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
 
     works(&story).await?;
 
+    let text = story.windlass_says(&["uninstall", "--silent", "-n", "wrong"], false)?;
+    ensure!(text.contains("`windlass uninstall -n gitops`"), "{text}");
     let target = Target::kustomization("app");
     let text = story.windlass_says(&with(&["uninstall", "--dry-run"]), true)?;
     ensure_each(&text, "would be deleted")?;
@@ -86,15 +88,36 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     story.await_gone(&crd(), SOON).await?;
     // What it had applied is still there.
     story.await_value("map", "1").await?;
-    // A definition with objects goes after them.
+    definitions_go(&story).await?;
+    kinds_removed(&story).await?;
+    getting_started(&story).await
+}
+
+/// A definition with objects goes after them.
+async fn definitions_go(story: &Story) -> Result<()> {
     story
         .await_until("all definitions to be gone", SOON, async || {
-            let uninstall = with(&["uninstall", "--silent", "--delete-crds"]);
+            let uninstall = ["uninstall", "--silent", "--delete-crds", "-n", "gitops"];
             let text = story.windlass_says(&uninstall, true)?;
             Ok(text.contains("nothing to delete").then_some(()))
         })
-        .await?;
-    getting_started(&story).await
+        .await
+}
+
+/// The kinds are removed while windlass acts, and finalizers are there, as `flux uninstall` finds them where a source that is
+/// gone had them added again: what was applied stays.
+async fn kinds_removed(story: &Story) -> Result<()> {
+    story.windlass_says(&["install", "-n", "gitops"], true)?;
+    let mut windlass = story.installed("gitops").await?;
+    let _upstream = story.follow("kept", &[("map.yaml", config_map("kept", "1"))]).await?;
+    story.kustomization("kept", "kept", json!({})).await?;
+    let found = story.await_ready(&Target::kustomization("kept")).await?;
+    ensure!(found.metadata.finalizers.is_some(), "nothing would be deleted in any case");
+    story.delete(&crd()).await?;
+    story.await_gone(&crd(), SOON).await?;
+    story.await_value("kept", "1").await?;
+    windlass.operator.stop(SOON)?;
+    definitions_go(story).await
 }
 
 /// What the page says can be typed as it stands, and does what it says.

@@ -17,6 +17,9 @@ const DEEPEST: usize = 127;
 pub(super) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/// The form of an object that has its metadata only.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
 /// Objects of a page of a list.
 pub(super) const PAGE: usize = 500;
 

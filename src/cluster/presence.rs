@@ -12,7 +12,7 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
 use super::capabilities::AGGREGATED;
-use super::item::METADATA_LIST;
+use super::item::{METADATA, METADATA_LIST};
 use super::{Cluster, ClusterError};
 
 /// How long it counts that a kind is not there, for the many objects of it that are asked about together.
@@ -148,6 +148,20 @@ impl Cluster {
         uid.filter(|uid| !uid.is_empty()).map(str::to_owned)
     }
 
+    /// Whether a kind is being removed with all its objects: its CRD is being deleted, or is gone.
+    ///
+    /// # Errors
+    /// The API server did not say; then neither may be concluded.
+    pub(crate) async fn is_kind_leaving(&self, crd: &str) -> Result<bool, ClusterError> {
+        match self.ask_ourselves(&format!("{CRDS}/{crd}"), METADATA).await {
+            Ok(found) => {
+                Ok(found.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()))
+            }
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The name of the CRD of a kind, if there is one.
     async fn crd_of(&self, id: &ObjectId) -> Result<Option<String>, ClusterError> {
         let suffix = format!(".{}", id.group);
@@ -194,8 +208,31 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use axum::body::Body;
     use serde_json::json;
+
+    use super::*;
+    use crate::cluster::double::{answering, with_objects};
+
+    #[tokio::test]
+    async fn a_kind_leaves_with_its_definition_and_silence_proves_nothing() {
+        let crd = |name: &str, deleted: Value| {
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": name, "deletionTimestamp": deleted},
+            })
+        };
+        let objects =
+            vec![crd("as.acme.io", Value::Null), crd("bs.acme.io", json!("2026-01-01T00:00:00Z"))];
+        let (cluster, _) = with_objects(objects).await;
+        for (name, leaves) in [("as.acme.io", false), ("bs.acme.io", true), ("cs.acme.io", true)] {
+            assert_eq!(cluster.is_kind_leaving(name).await.ok(), Some(leaves), "{name}");
+        }
+        for code in [403, 503] {
+            let cluster = answering(move |_| (code, Body::from("{}"))).await;
+            assert!(cluster.is_kind_leaving("as.acme.io").await.is_err(), "{code}");
+        }
+    }
 
     fn offer(versions: &Value, kind: &str) -> Offer {
         let group = json!({"metadata": {"name": "acme.io"}, "versions": versions});

@@ -18,7 +18,9 @@ use self::lines::Lines;
 use super::bounded::{ANSWER_LIMIT, piece};
 use super::discovery::Resource;
 use super::error::chain;
-use super::item::{Item, LIST_LIMIT, Line, METADATA_LIST, PAGE, Page, Sighted, Whole, Wire};
+use super::item::{
+    Item, LIST_LIMIT, Line, METADATA, METADATA_LIST, PAGE, Page, Sighted, Whole, Wire,
+};
 use super::kind::OurKind;
 use super::objects::url_encode;
 use super::pool::{Place, Pool};
@@ -66,7 +68,6 @@ const WATCH_FOR: Duration = Duration::from_secs(290);
 const SILENT_AFTER: Duration = Duration::from_secs(295);
 
 const JSON: &str = "application/json";
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Delays between attempts: 200 ms doubling to 10 s, short enough that the end of a long outage is noticed soon.
 const FIRST_DELAY: Duration = Duration::from_millis(200);

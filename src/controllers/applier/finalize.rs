@@ -1,5 +1,7 @@
-//! An object that is deleted: its finalizer goes when nothing is left of what it applied, or nobody can remove it.
+//! An object that is deleted: its finalizer goes when nothing is left of what it applied, or nobody can remove it, or its
+//! kind is removed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use reconcile::{Rest, Wake, reason};
 use super::{AFTER_REFUSAL, Applied, Leaving, References, Session, Target, Wanted};
 use crate::cluster::ClusterError;
 use crate::controllers::record::FINALIZER;
+use crate::events::{Event, Severity};
 
 /// Where what an object applied is removed.
 pub(crate) enum Found {
@@ -20,10 +23,32 @@ pub(crate) enum Found {
     Unusable(Rest),
 }
 
+/// What is told when an object goes with its kind.
+fn kept(crd: &str) -> Event {
+    Event {
+        severity: Severity::Info,
+        reason: "KindDeleted".to_owned(),
+        message: format!(
+            "CustomResourceDefinition {crd} is being deleted with all objects of the kind: what this one applied stays in \
+             the cluster"
+        ),
+        metadata: BTreeMap::new(),
+    }
+}
+
 impl<K: Applied> Session<K> {
-    /// The object goes: so does what it applied, then our finalizer.
+    /// The object goes: so does what it applied, unless its kind goes, too; then our finalizer.
     pub(super) async fn delete(&self, object: Arc<K>) -> Result<Option<Duration>, ClusterError> {
         if !object.finalizers().iter().any(|it| it == FINALIZER) {
+            return Ok(None);
+        }
+        // Differs(flux): its uninstallation ends the controllers, then takes the finalizers away, then the CRDs. Here a process
+        // may still act, and has added finalizers again for sources that are gone: whoever removes a kind keeps what its
+        // objects applied.
+        let crd = format!("{}.{}", K::plural(&()), K::group(&()));
+        if self.context.cluster.is_kind_leaving(&crd).await? {
+            self.context.events.announce(&*object, K::CONTROLLER, kept(&crd));
+            self.latest.set_finalizer(&self.context, &object, false).await?;
             return Ok(None);
         }
         match K::finalize(self, &object).await? {

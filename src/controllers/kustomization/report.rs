@@ -381,7 +381,8 @@ impl Report {
                 namespace,
                 object,
                 action,
-                "applied"
+                // `flux logs` shows no other field than the message.
+                "{object} {action}"
             );
         }
         let revision = run.revision;

@@ -355,3 +355,31 @@ fn phases_are_told_of_what_is_new_and_of_nothing_else() {
     assert!(!new(&status("False", "False", 3)), "an alarm on False does not end by an attempt");
     assert!(!new(&status("Unknown", "Unknown", 3)), "an observation of what is awaited");
 }
+
+/// Where log lines go.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_message_of_a_log_line_names_the_object_since_flux_logs_shows_no_other_field() {
+    let object = kustomization(json!({}));
+    let (rest, changes) = (settled(), changes());
+    let run = run(&rest, &changes);
+    let report = report(&object, &run);
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    tracing::subscriber::with_default(lines.finish(), || report.log(&object, &run));
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains(": Deployment/shop/web created "), "{text}");
+}
