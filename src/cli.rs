@@ -24,6 +24,7 @@ mod install;
 mod kind;
 mod logs;
 mod migrate;
+mod operators;
 mod output;
 #[cfg(test)]
 mod page;

@@ -18,6 +18,12 @@ use serde_json::{Map, Value, json};
 
 use crate::custom_resource::{Column, Names};
 
+/// Whether a kind is one of Flux's, so that its commands find it. `flux uninstall` deletes the CRDs that have its label, and
+/// takes the finalizers from objects of its own kinds only: others would be kept by theirs, and their CRDs for ever.
+fn is_of_flux(names: &Names) -> bool {
+    names.group.ends_with(".toolkit.fluxcd.io")
+}
+
 /// Builds the CRD of a kind from its root type.
 pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
     let strings =
@@ -27,7 +33,7 @@ pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
             name: Some(format!("{}.{}", names.plural, names.group)),
             // A Kustomization that installs the CRDs must not substitute the `${…}` in them.
             annotations: Some(pair("kustomize.toolkit.fluxcd.io/substitute", "disabled")),
-            labels: Some(pair("app.kubernetes.io/part-of", "flux")),
+            labels: is_of_flux(names).then(|| pair("app.kubernetes.io/part-of", "flux")),
             ..ObjectMeta::default()
         },
         spec: CustomResourceDefinitionSpec {

@@ -8,11 +8,20 @@ fn the_files_are_named_for_the_crds() {
     }
 }
 
+/// `flux uninstall` deletes every CRD with that label, and takes finalizers from objects of its own kinds only.
 #[test]
-fn every_crd_is_marked_as_a_part_of_flux() {
+fn the_crds_of_flux_are_marked_as_its_part_and_no_others() {
     for (file, crd) in crds::all() {
-        let labels = crd.metadata.labels.expect("there are labels");
-        assert_eq!(labels["app.kubernetes.io/part-of"], "flux", "{file}");
+        let labels = crd.metadata.labels.unwrap_or_default();
+        let is_of_flux = crd.spec.group.ends_with(".toolkit.fluxcd.io");
+        let part_of = labels.get("app.kubernetes.io/part-of").map(String::as_str);
+        assert_eq!(part_of, is_of_flux.then_some("flux"), "{file}");
+    }
+}
+
+#[test]
+fn substitution_leaves_every_crd_as_it_is() {
+    for (file, crd) in crds::all() {
         let annotations = crd.metadata.annotations.expect("there are annotations");
         assert_eq!(annotations["kustomize.toolkit.fluxcd.io/substitute"], "disabled", "{file}");
     }

@@ -13,7 +13,8 @@ use e2e::git_server::{Access, GitServer, Repository};
 use e2e::harness::flux::{SOON, condition, revision};
 use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, Target, Windlass};
+use e2e::operator;
 use serde_json::json;
 
 const PATH: &str = "--path=clusters/one";
@@ -47,6 +48,29 @@ fn key_files(folder: &Path, server: &GitServer) -> Result<(String, String)> {
     std::fs::write(&path, ssh.identity()?)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     Ok((format!("--private-key-file={}", path.display()), ssh.known_hosts()?))
+}
+
+/// A cluster without windlass and without its CRDs: all of it comes from the repository.
+async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass> {
+    let folder = tempfile::tempdir()?;
+    let (key, _) = key_files(folder.path(), server)?;
+    let url = server.ssh()?.url(&server.repository("bare")?);
+    let mut command = tokio::process::Command::new(operator::binary()?);
+    command
+        .args(["bootstrap", "git", "-n", &story.namespace, PATH, &key])
+        .arg(format!("--url={url}"));
+    command.arg(format!("--kubeconfig={}", story.kubeconfig().display()));
+    let ended = async { command.output().await.context("windlass cannot be started") };
+    // Pods have no processes here: one with the token of the installation stands in for them.
+    let started = async {
+        story.await_object(&deployment(&story.namespace), SOON, |_| true).await?;
+        story.installed(&story.namespace).await
+    };
+    let (output, windlass) = tokio::try_join!(ended, started)?;
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told).into_owned();
+    ensure!(output.status.success() && told.contains("windlass follows"), "{told}");
+    Ok(windlass)
 }
 
 /// An empty repository over SSH: all of it is made, and made once.
@@ -190,9 +214,7 @@ async fn a_cluster_is_bootstrapped_from_a_repository_and_follows_it() -> Result<
     let server = GitServer::start_tls(Access::Basic { user, password })?;
     refused(&story, &server).await?;
     let repository = server.repository("cluster")?;
-    // Pods have no processes here: one with the token of the installation stands in for them.
-    story.windlass_says(&["install", "-n", &story.namespace], true)?;
-    let mut windlass = story.installed(&story.namespace).await?;
+    let mut windlass = on_a_bare_cluster(&story, &server).await?;
     over_ssh(&story, &server, &repository).await?;
     of_flux(&story, &server).await?;
     let object = story.expect(&system()).await?;

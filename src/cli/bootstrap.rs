@@ -32,7 +32,7 @@ use self::repository::Repository;
 use super::connection::{Connection, Mark, block_on, print, say};
 use super::install::manifests::Manifests;
 use super::install::{self, MANAGER, POLL, definitions};
-use super::migrate;
+use super::operators::Operators;
 use crate::cluster::Cluster;
 use crate::settings::parse_duration;
 
@@ -144,7 +144,7 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
     let (cluster, version) = args.connection.open().await?;
     super::check::is_supported(&version)?;
     definitions::check(&cluster, &wanted, false).await?;
-    ensure_no_flux(&cluster, namespace).await?;
+    Operators::find(&cluster).await?.permit_installation(namespace)?;
     let ca = args.following.ca()?;
     let access = Credentials::find(&cluster, namespace, &args.url, &args.given, ca.clone()).await?;
     let asks = forge.is_none() && !args.silent;
@@ -176,16 +176,6 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
     install_from(&cluster, args, &access, (objects, &commit), deadline).await?;
     await_commit(&cluster, namespace, &commit, deadline).await?;
     say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
-    Ok(())
-}
-
-/// Two operators would write to the same objects.
-async fn ensure_no_flux(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
-    ensure!(
-        !migrate::has_flux(cluster, namespace).await?,
-        "the controllers of Flux run in namespace {namespace}: `windlass migrate from-flux` takes the cluster and its \
-         repository over"
-    );
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::connection::{Connection, Mark, block_on, say};
 use super::install::name;
+use super::operators::{Kind, Operator, Operators, replicas};
 use crate::cluster::Cluster;
-use crate::cluster::candidate::REPLACED;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";
@@ -28,13 +28,13 @@ pub(super) struct Args {
     pre: bool,
 }
 
-/// Counts what is not as it should be, and says each.
+/// What is not as it should be; each is said when it is found.
 #[derive(Debug, Default)]
-struct Findings(usize);
+struct Findings(Vec<String>);
 
 impl Findings {
     fn fail(&mut self, text: &str) {
-        self.0 += 1;
+        self.0.push(text.to_owned());
         say(Mark::Failure, text);
     }
 }
@@ -45,28 +45,37 @@ impl Findings {
 /// The cluster cannot be reached.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let found = block_on(async {
-        let mut findings = Findings::default();
         say(Mark::Action, "checking prerequisites");
         let (cluster, version) = args.connection.open().await?;
-        match is_supported(&version) {
-            Ok(()) => say(Mark::Success, &format!("Kubernetes {version} >={OLDEST}")),
-            Err(error) => findings.fail(&error.to_string()),
-        }
-        rights(&cluster, &mut findings).await;
-        if !args.pre {
-            let namespace = &args.connection.namespace;
-            workloads(&cluster, namespace, &mut findings).await;
-            definitions(&cluster, &mut findings).await;
-            others(&cluster, namespace).await;
-        }
-        Ok(findings)
+        Ok(check(&cluster, &version, args).await)
     })?;
-    if found.0 == 0 {
+    if found.0.is_empty() {
         say(Mark::Success, "all checks passed");
         return Ok(ExitCode::SUCCESS);
     }
-    say(Mark::Failure, &format!("{} check(s) failed", found.0));
+    say(Mark::Failure, &format!("{} check(s) failed", found.0.len()));
     Ok(ExitCode::FAILURE)
+}
+
+async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {
+    let mut findings = Findings::default();
+    match is_supported(version) {
+        Ok(()) => say(Mark::Success, &format!("Kubernetes {version} >={OLDEST}")),
+        Err(error) => findings.fail(&error.to_string()),
+    }
+    rights(cluster, &mut findings).await;
+    let namespace = &args.connection.namespace;
+    let mut found = Vec::new();
+    if !args.pre {
+        found = workloads(cluster, namespace, &mut findings).await;
+        definitions(cluster, &mut findings).await;
+    }
+    say(Mark::Action, "checking other operators");
+    match Operators::find(cluster).await {
+        Ok(operators) => others(&operators, namespace, Terms::of(&found, args.pre), &mut findings),
+        Err(error) => findings.fail(&format!("{error:#}")),
+    }
+    findings
 }
 
 /// Whether a version of Kubernetes is supported.
@@ -106,32 +115,42 @@ async fn rights(cluster: &Cluster, findings: &mut Findings) {
     }
 }
 
-/// Whether the program runs.
-async fn workloads(cluster: &Cluster, namespace: &str, findings: &mut Findings) {
+/// Whether the program runs; what it runs as.
+async fn workloads(cluster: &Cluster, namespace: &str, findings: &mut Findings) -> Vec<Object> {
     say(Mark::Action, "checking windlass");
-    let mut is_there = false;
+    let mut found = Vec::new();
     for kind in ["Deployment", "StatefulSet"] {
         for object in list(cluster, &Gvk::new("apps/v1", kind), namespace, OURS, findings).await {
-            is_there = true;
             let (id, images) = (name(&object), images(&object));
             match health::compute(&object, jiff::Timestamp::now()) {
+                _ if replicas(&object) == 0 => findings.fail(&format!(
+                    "{id} is scaled to zero, so nothing is reconciled; `kubectl -n {namespace} scale {}/{} --replicas=1` \
+                     starts it",
+                    kind.to_lowercase(),
+                    object.name()
+                )),
                 Ok(report) if report.is_current() => say(Mark::Success, &format!("{id} ready: {images}")),
                 Ok(report) => findings.fail(&format!(
                     "{id} not ready: {}; `kubectl -n {namespace} describe pods -l {OURS}` shows why", report.message
                 )),
                 Err(error) => findings.fail(&format!("{id}: {error}")),
             }
+            found.push(object);
         }
     }
-    if !is_there {
+    if found.is_empty() {
         findings.fail(&format!("windlass is not in namespace {namespace}: run `windlass install`, or name its namespace with -n"));
     }
+    found
+}
+
+fn containers(object: &Object) -> impl Iterator<Item = &Value> {
+    let containers = object.get("spec").map(|spec| &spec["template"]["spec"]["containers"]);
+    containers.and_then(Value::as_array).into_iter().flatten()
 }
 
 fn images(object: &Object) -> String {
-    let containers = object.get("spec").map(|spec| &spec["template"]["spec"]["containers"]);
-    let containers = containers.and_then(Value::as_array).into_iter().flatten();
-    let images: Vec<&str> = containers.filter_map(|it| it["image"].as_str()).collect();
+    let images: Vec<&str> = containers(object).filter_map(|it| it["image"].as_str()).collect();
     images.join(", ")
 }
 
@@ -152,6 +171,12 @@ async fn definitions(cluster: &Cluster, findings: &mut Findings) {
             versions.any(|it| it["name"] == version && it["served"] == true)
         };
         match found {
+            Ok(Some(crd)) if crd.meta("deletionTimestamp").is_some() => findings.fail(&format!(
+                "{id} is being deleted, with every object of this kind: when it is gone, run `windlass install`"
+            )),
+            Ok(Some(crd)) if !is_established(&crd) => {
+                findings.fail(&format!("{id} is not established: `kubectl describe crd {id}` shows why"));
+            }
             Ok(Some(crd)) if wants.iter().all(|version| served(&crd, version)) => {
                 say(Mark::Success, &format!("{id}/{}", wants.join(",")));
             }
@@ -163,28 +188,68 @@ async fn definitions(cluster: &Cluster, findings: &mut Findings) {
     }
 }
 
-/// Controllers beside which windlass does not act.
-async fn others(cluster: &Cluster, namespace: &str) {
-    say(Mark::Action, "checking other operators");
-    let mut ignored = Findings::default();
-    let gvk = Gvk::new("apps/v1", "Deployment");
-    let flux = "app.kubernetes.io/part-of=flux";
-    let found = list(cluster, &gvk, namespace, flux, &mut ignored).await;
-    let is_active = |it: &&Object| {
-        let replicas = it.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or(1);
-        REPLACED.contains(&it.name()) && replicas > 0
-    };
-    let active: Vec<String> = found.iter().filter(is_active).map(name).collect();
-    if active.is_empty() && ignored.0 == 0 {
-        say(Mark::Success, "no controller of Flux works on the same objects");
+/// Whether the API server serves a CRD.
+fn is_established(crd: &Object) -> bool {
+    let conditions = crd.get("status").and_then(|status| status["conditions"].as_array());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it["type"] == "Established" && it["status"] == "True")
+}
+
+/// What an installation leaves to others.
+#[derive(Debug, Clone, Copy, Default)]
+struct Terms {
+    /// There is none yet.
+    is_before: bool,
+    /// The objects are divided by a selector.
+    divides: bool,
+    /// The notification-controller of Flux sends notifications.
+    forwards: bool,
+}
+
+impl Terms {
+    fn of(workloads: &[Object], is_before: bool) -> Self {
+        let has = |flag: &str| {
+            let is_it = |it: &Value| it.as_str().is_some_and(|it| it.starts_with(flag));
+            let has =
+                |container: &Value| container["args"].as_array().into_iter().flatten().any(is_it);
+            workloads.iter().any(|workload| containers(workload).any(has))
+        };
+        let (divides, forwards) = (has("--watch-label-selector="), has("--events-addr="));
+        Self { is_before, divides, forwards }
     }
-    for id in active {
-        say(
-            Mark::Warning,
-            &format!(
-                "{id} is active, so windlass waits: scale it to zero to let windlass take over"
+
+    /// Whether an operator may act, too.
+    fn permit(self, operator: &Operator) -> bool {
+        let is_notifying = operator.kind == Kind::Flux("notification-controller");
+        self.divides || (self.forwards && is_notifying)
+    }
+}
+
+/// Operators beside which windlass must not act.
+fn others(operators: &Operators, namespace: &str, terms: Terms, findings: &mut Findings) {
+    let is_other = |it: &&Operator| it.kind != Kind::Windlass || it.namespace != namespace;
+    let mut is_alone = true;
+    for operator in operators.active().filter(is_other) {
+        is_alone = false;
+        let Operator { subject, namespace, .. } = operator;
+        let text = match operator.kind {
+            Kind::Flux(_) => format!(
+                "{subject}, and works on the same objects: `windlass migrate from-flux -n {namespace}` takes the cluster \
+                 over from Flux"
             ),
-        );
+            Kind::Windlass => format!(
+                "{subject}, and works on the same objects: keep one installation, and remove the other with `windlass \
+                 uninstall -n NAMESPACE`"
+            ),
+        };
+        match (terms.is_before, terms.permit(operator)) {
+            (_, true) => say(Mark::Warning, &format!("{subject}, too: the work is divided")),
+            (true, false) => say(Mark::Warning, &text),
+            (false, false) => findings.fail(&text),
+        }
+    }
+    if is_alone {
+        say(Mark::Success, "no other operator works on the same objects");
     }
 }
 
@@ -208,7 +273,11 @@ async fn list(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use serde_json::json;
+
     use super::*;
+    use crate::cluster::double::with_objects;
 
     #[test]
     fn kubernetes_is_supported_from_the_oldest_version_on() {
@@ -218,5 +287,110 @@ mod tests {
         let error = is_supported("v1.32.9").unwrap_err().to_string();
         assert!(error.contains("v1.32.9 is too old: 1.33.0-0 or newer"), "{error}");
         assert!(is_supported("latest").is_err());
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn workload(name: &str, labels: &Value, replicas: i64, flags: &[&str]) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "flux-system", "labels": labels, "generation": 1},
+            "spec": {
+                "replicas": replicas, "selector": {},
+                "template": {"spec": {"containers": [{"image": "windlass:v1", "args": flags}]}},
+            },
+            "status": {
+                "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+                "readyReplicas": replicas, "availableReplicas": replicas,
+                "conditions": [
+                    {"type": "Available", "status": "True"},
+                    {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+                ],
+            },
+        })
+    }
+
+    fn windlass(replicas: i64, flags: &[&str]) -> Value {
+        workload(
+            "windlass-controller",
+            &json!({"app.kubernetes.io/name": "windlass"}),
+            replicas,
+            flags,
+        )
+    }
+
+    fn flux(name: &str) -> Value {
+        workload(name, &json!({"app.kubernetes.io/part-of": "flux"}), 1, &[])
+    }
+
+    fn definition(crd: &CustomResourceDefinition) -> Value {
+        let mut found = serde_json::to_value(crd).unwrap();
+        found["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
+        found
+    }
+
+    /// What is told to be wrong in a cluster that has these objects beside the CRDs.
+    async fn findings(objects: &[Value], flags: &[&str]) -> Vec<String> {
+        let crds = crds::all().into_iter().map(|(_, crd)| definition(&crd));
+        findings_of(objects.iter().cloned().chain(crds).collect(), flags).await
+    }
+
+    async fn findings_of(objects: Vec<Value>, flags: &[&str]) -> Vec<String> {
+        let args = <Command as clap::Parser>::try_parse_from([&["check"], flags].concat());
+        let (cluster, _) = with_objects(objects).await;
+        check(&cluster, "v1.34.0", &args.unwrap().args).await.0
+    }
+
+    #[tokio::test]
+    async fn a_cluster_in_which_windlass_runs_alone_passes() {
+        let image = flux("image-reflector-controller");
+        assert_eq!(findings(&[windlass(1, &[]), image], &[]).await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_workload_that_is_scaled_to_zero_fails() {
+        let found = findings(&[windlass(0, &[])], &[]).await;
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("is scaled to zero, so nothing is reconciled"), "{found:?}");
+        assert!(found[0].contains("kubectl -n flux-system scale deployment/windlass-controller"));
+    }
+
+    #[tokio::test]
+    async fn another_operator_fails_and_the_command_that_takes_over_is_named() {
+        for name in ["kustomize-controller", "helm-controller-shard1"] {
+            let found = findings(&[windlass(1, &[]), flux(name)], &[]).await;
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(
+                found[0].starts_with(&format!("Deployment/flux-system/{name} has 1 replica(s)"))
+            );
+            assert!(found[0].contains("`windlass migrate from-flux -n flux-system`"), "{found:?}");
+            // Before an installation this is what is to be taken over.
+            assert_eq!(findings(&[flux(name)], &["--pre"]).await, [""; 0]);
+        }
+        let divided = windlass(1, &["--watch-label-selector=!sharding.fluxcd.io/key"]);
+        assert_eq!(findings(&[divided, flux("kustomize-controller")], &[]).await, [""; 0]);
+        let forwards = windlass(1, &["--events-addr=http://notification-controller/"]);
+        let notifying = flux("notification-controller");
+        assert_eq!(findings(&[forwards, notifying.clone()], &[]).await, [""; 0]);
+        assert_eq!(findings(&[windlass(1, &[]), notifying], &[]).await.len(), 1);
+        let mut second = windlass(1, &[]);
+        second["metadata"]["namespace"] = json!("second");
+        let found = findings(&[windlass(1, &[]), second], &[]).await;
+        assert!(found[0].starts_with("Deployment/second/windlass-controller"), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn a_crd_that_is_deleted_or_not_established_fails() {
+        let mut crds: Vec<Value> = crds::all().iter().map(|(_, crd)| definition(crd)).collect();
+        crds[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        crds[1]["status"] = json!({});
+        crds.push(windlass(1, &[]));
+        let found = findings_of(crds, &[]).await;
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("is being deleted") && found[1].contains("is not established"));
     }
 }

@@ -1,11 +1,13 @@
 //! `windlass install`: applies what is embedded in the program, waits until it is ready, and says what comes next.
 //!
 //! Run again, it upgrades. Below: the manifests and their flags (`install/manifests.rs`), when a CRD may be replaced
-//! (`install/definitions.rs`).
+//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/kept.rs`).
 
 pub(super) mod definitions;
+mod kept;
 pub(super) mod manifests;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -18,6 +20,7 @@ use tokio::time::Instant;
 
 use self::manifests::Manifests;
 use super::connection::{Connection, Mark, block_on, print, say};
+use super::operators::Operators;
 use crate::cluster::objects::Mode;
 use crate::cluster::{Cluster, ClusterError};
 
@@ -39,6 +42,10 @@ pub(super) struct Args {
     /// Print the manifests, and do nothing
     #[arg(long)]
     export: bool,
+    /// With --export: also print what this file with manifests of Flux has beyond what windlass replaces, such as the
+    /// image controllers
+    #[arg(long, value_name = "PATH", requires = "export")]
+    keep: Option<PathBuf>,
     /// Show what would change in the cluster, and change nothing
     #[arg(long, conflicts_with = "export")]
     dry_run: bool,
@@ -53,13 +60,15 @@ pub(super) struct Args {
 /// The cluster cannot have it, or it did not become ready in time.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
-    if args.export {
-        return print(&args.manifests.yaml(namespace)?);
-    }
     let objects = args.manifests.objects(namespace)?;
+    if args.export {
+        let kept = args.keep.as_deref().map(|path| kept::beyond(path, &objects)).transpose()?;
+        return print(&(args.manifests.yaml(namespace)? + &kept.unwrap_or_default()));
+    }
     block_on(async {
         let (cluster, version) = args.connection.open().await?;
         super::check::is_supported(&version)?;
+        Operators::find(&cluster).await?.permit_installation(namespace)?;
         definitions::check(&cluster, &objects, args.force).await?;
         if args.dry_run {
             return preview(&cluster, &objects).await;

@@ -15,8 +15,6 @@ mod record;
 mod survey;
 mod to_flux;
 
-pub(super) use self::survey::has_flux;
-
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use objects::{Gvk, Object};
@@ -65,11 +63,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             convert::run(args, &convert::helmfile_operator::OPERATOR)
         }
     }
-}
-
-/// How many replicas a workload is to have.
-fn replicas(workload: &Object) -> i64 {
-    workload.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or(1)
 }
 
 /// Changes how many replicas a workload is to have.

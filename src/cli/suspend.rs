@@ -97,9 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 say(Mark::Success, &clean(&told));
                 return Ok(());
             }
-            if let Some(before) = hold(object).filter(|it| it.owner() != Some(owner.as_str()))
-                && object.get("spec").is_some_and(|spec| spec["suspend"] == true)
-            {
+            if let Some(before) = replaced(object, &told) {
                 say(Mark::Warning, &clean(&format!("{} was {before}", object.id().subject())));
             }
             change(&site, target, object, &patch).await?;
@@ -108,6 +106,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         })
         .await
     })
+}
+
+/// The suspension that another one replaces, with its owner, reason and end.
+fn replaced(object: &Object, by: &str) -> Option<String> {
+    let is_suspended = object.get("spec").is_some_and(|spec| spec["suspend"] == true);
+    let before = hold(object).filter(|_| is_suspended)?.to_string();
+    (before != by).then_some(before)
 }
 
 /// A reason with who gives it, where there is no other place for the name.
@@ -224,6 +229,27 @@ mod tests {
         let asked = json!({"metadata": {"annotations": {"a": "b", REQUESTED_REASON: "mended"}}});
         let annotations = json!({"a": "b", REQUESTED_BY: null, REQUESTED_REASON: "mended"});
         assert_eq!(of(asked, None)["metadata"]["annotations"], annotations);
+    }
+
+    #[test]
+    fn a_suspension_that_is_replaced_is_told_also_to_its_owner() {
+        let suspended = |reason: &str, suspend: bool| {
+            Object::new(json!({
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {
+                    "name": "app", "namespace": "apps",
+                    "annotations": {SUSPENDED_BY: "alice", SUSPENDED_REASON: reason},
+                },
+                "spec": {"suspend": suspend},
+            }))
+            .unwrap()
+        };
+        let before = replaced(&suspended("incident-1", true), "").unwrap();
+        assert!(before.contains("alice") && before.contains("incident-1"), "{before}");
+        let again = replaced(&suspended("incident-2", true), "").unwrap();
+        assert_eq!(replaced(&suspended("incident-1", true), &again), Some(before.clone()));
+        assert_eq!(replaced(&suspended("incident-1", true), &before), None);
+        assert_eq!(replaced(&suspended("incident-1", false), ""), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `windlass uninstall`: takes windlass away and keeps what it manages.
 //!
-//! What belongs to windlass is what has its label, so every form of installation is uninstalled the same way.
+//! What belongs to windlass is what has its label, so every form of installation is uninstalled the same way. Of what is of
+//! the whole cluster only that is deleted which names this installation. Here: what is deleted, and in which order.
+//! Elsewhere: who else acts ([`super::operators`]).
 
 use std::collections::BTreeSet;
 
@@ -12,8 +14,10 @@ use tokio::time::Instant;
 
 use super::check::OURS;
 use super::connection::{Connection, Mark, agrees, block_on, say};
+use super::install::manifests::INSTALLATION;
 use super::install::{MANAGER, POLL, name};
-use crate::cluster::Cluster;
+use super::operators::{Kind, Operators};
+use crate::cluster::{Cluster, ClusterError};
 
 /// What an installation consists of, in the order in which it is deleted: first what acts.
 const KINDS: [(&str, &str); 13] = [
@@ -31,6 +35,8 @@ const KINDS: [(&str, &str); 13] = [
     ("v1", "ServiceAccount"),
     ("v1", "ConfigMap"),
 ];
+/// The claims of a StatefulSet have the labels of its selector only.
+const CLAIMS: &str = "app=windlass-controller";
 
 /// The flags of `windlass uninstall`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -51,49 +57,72 @@ pub(super) struct Args {
 /// Uninstalls.
 ///
 /// # Errors
-/// Something cannot be deleted, or nobody agreed.
+/// Another operator acts, something cannot be deleted, or nobody agreed.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
-        let namespace = &args.connection.namespace;
-        let installed = installed(&cluster, namespace).await?;
-        let definitions = if args.delete_crds { definitions(&cluster).await? } else { Vec::new() };
-        if installed.is_empty() && definitions.is_empty() {
-            say(
-                Mark::Success,
-                &format!("windlass is not in namespace {namespace}: nothing to delete"),
-            );
-            return Ok(());
-        }
-        let held: usize = definitions.iter().map(|(_, held)| held.len()).sum();
-        if !args.silent && !args.dry_run && !is_agreed(namespace, args.delete_crds.then_some(held))?
-        {
-            bail!("nothing was deleted");
-        }
-        for object in &installed {
-            delete(&cluster, object, args.dry_run).await?;
-        }
-        if !args.dry_run {
-            await_end(&cluster, args).await?;
-        }
-        // The finalizers of objects whose controller is gone would keep them, and the CRDs, forever.
-        for object in definitions.iter().flat_map(|(_, held)| held) {
-            free(&cluster, object, args.dry_run).await?;
-        }
-        for (definition, _) in &definitions {
-            delete(&cluster, definition, args.dry_run).await?;
-        }
-        if args.dry_run {
-            return Ok(());
-        }
-        say(Mark::Success, "windlass is uninstalled; what it managed is unchanged");
-        if !args.delete_crds {
-            let text = "objects of its kinds stay, and finalizers keep those that are deleted now until windlass is \
-                        installed again; --delete-crds removes them";
-            say(Mark::Warning, text);
-        }
-        Ok(())
+        uninstall(&cluster, args).await
     })
+}
+
+async fn uninstall(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
+    let namespace = args.connection.namespace.as_str();
+    let installation = Installation::find(cluster, namespace).await?;
+    if args.delete_crds || installation.own.is_empty() {
+        let operators = Operators::find(cluster).await?;
+        if args.delete_crds {
+            ensure_nobody_else(&operators, namespace)?;
+        }
+        installation.ensure_not_elsewhere(&operators, namespace)?;
+    }
+    installation.check(namespace)?;
+    let definitions = if args.delete_crds { definitions(cluster).await? } else { Vec::new() };
+    let deleted = installation.own.len();
+    if deleted == 0 && definitions.is_empty() {
+        let text = format!("windlass is not in namespace {namespace}: nothing to delete");
+        say(Mark::Warning, &text);
+        return Ok(());
+    }
+    let held: usize = definitions.iter().map(|(_, held)| held.len()).sum();
+    if !args.silent && !args.dry_run && !is_agreed(namespace, args.delete_crds.then_some(held))? {
+        bail!("nothing was deleted");
+    }
+    for object in &installation.own {
+        delete(cluster, object, args.dry_run).await?;
+    }
+    if !args.dry_run {
+        await_end(cluster, args).await?;
+    }
+    // The finalizers of objects whose controller is gone would keep them, and the CRDs, forever.
+    for object in definitions.iter().flat_map(|(_, held)| held) {
+        free(cluster, object, args.dry_run).await?;
+    }
+    for (definition, _) in &definitions {
+        delete(cluster, definition, args.dry_run).await?;
+    }
+    if !args.dry_run {
+        tell_end(args, deleted, definitions.len());
+    }
+    Ok(())
+}
+
+/// Says what was there and is not any more.
+fn tell_end(args: &Args, deleted: usize, definitions: usize) {
+    let namespace = &args.connection.namespace;
+    let text = match deleted {
+        0 => {
+            format!("windlass was not in namespace {namespace}; {definitions} CRD(s) were deleted")
+        }
+        count => format!(
+            "windlass is uninstalled from namespace {namespace} ({count} object(s)); what it managed is unchanged"
+        ),
+    };
+    say(Mark::Success, &text);
+    if !args.delete_crds {
+        let text = "objects of its kinds stay, and finalizers keep those that are deleted now until windlass is \
+                    installed again; --delete-crds removes them";
+        say(Mark::Warning, text);
+    }
 }
 
 /// Asks whether to go on.
@@ -107,15 +136,98 @@ fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
     agrees(&what)
 }
 
+/// Checks that no operator acts on objects of these kinds but the installation in a namespace: it would see them deleted, and
+/// delete what they manage.
+///
+/// # Errors
+/// Another one does; names it.
+fn ensure_nobody_else(operators: &Operators, namespace: &str) -> anyhow::Result<()> {
+    let is_other = |kind: Kind, of: &str| kind != Kind::Windlass || of != namespace;
+    let mut others = operators.active().filter(|it| is_other(it.kind, &it.namespace));
+    let Some(other) = others.next() else { return Ok(()) };
+    let what = match other.kind {
+        Kind::Windlass => "windlass",
+        Kind::Flux(_) => "Flux",
+    };
+    bail!(
+        "{what} acts on objects of these kinds in namespace {}: {}. With the CRDs it would delete what they manage; nothing \
+         was deleted. Without --delete-crds the CRDs and their objects stay",
+        other.namespace,
+        other.subject
+    )
+}
+
 /// What belongs to windlass, but for CRDs.
-async fn installed(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Object>> {
-    let mut found = Vec::new();
-    for (api_version, kind) in KINDS {
-        let gvk = Gvk::new(api_version, kind);
-        let listed = cluster.list_of_kind(&gvk, namespace, OURS).await;
-        found.extend(listed.with_context(|| format!("cannot list objects of kind {kind}"))?);
+#[derive(Debug, Default)]
+struct Installation {
+    /// What is deleted.
+    own: Vec<Object>,
+    /// What is of the whole cluster and names another installation, or none.
+    foreign: Vec<Object>,
+}
+
+impl Installation {
+    async fn find(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
+        let mut found = Self::default();
+        for (api_version, kind) in KINDS {
+            let gvk = Gvk::new(api_version, kind);
+            let selector = if kind == "PersistentVolumeClaim" { CLAIMS } else { OURS };
+            let listed = cluster.list_of_kind(&gvk, namespace, selector).await;
+            found.sort(
+                listed.with_context(|| format!("cannot list objects of kind {kind}"))?,
+                namespace,
+            );
+        }
+        Ok(found)
     }
-    Ok(found)
+
+    fn sort(&mut self, listed: Vec<Object>, namespace: &str) {
+        let is_own = |object: &Object| {
+            !object.namespace().is_empty() || object.label(INSTALLATION) == Some(namespace)
+        };
+        let (own, foreign): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_own);
+        self.own.extend(own);
+        self.foreign.extend(foreign);
+    }
+
+    /// Checks that windlass is not in another namespace, if nothing of it is in this one.
+    ///
+    /// # Errors
+    /// It is; names the command that removes it.
+    fn ensure_not_elsewhere(&self, operators: &Operators, namespace: &str) -> anyhow::Result<()> {
+        if !self.own.is_empty() {
+            return Ok(());
+        }
+        let labelled = self.foreign.iter().find_map(|it| it.label(INSTALLATION));
+        let running = operators.elsewhere(namespace).next().map(|it| it.namespace.as_str());
+        let Some(other) = running.or(labelled) else { return Ok(()) };
+        bail!(
+            "windlass is not in namespace {namespace} but in {other}; nothing was deleted: `windlass uninstall -n {other}` \
+             removes it"
+        )
+    }
+
+    /// Checks that it is known of everything whose it is.
+    ///
+    /// # Errors
+    /// An object of the whole cluster names no installation: it may be that of another one.
+    fn check(&self, namespace: &str) -> anyhow::Result<()> {
+        for object in &self.foreign {
+            let Some(other) = object.label(INSTALLATION) else {
+                bail!(
+                    "{} has no label {INSTALLATION}, so it may belong to an installation in another namespace; nothing was \
+                     deleted: `windlass install -n {namespace}` of this version labels those of the installation in \
+                     {namespace}, then run this again",
+                    name(object)
+                );
+            };
+            say(
+                Mark::Warning,
+                &format!("{} stays: it belongs to windlass in namespace {other}", name(object)),
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The CRDs, each with the objects that go with it.
@@ -131,10 +243,8 @@ async fn definitions(cluster: &Cluster) -> anyhow::Result<Vec<(Object, Vec<Objec
         let mut seen = BTreeSet::new();
         for version in spec.versions.iter().filter(|version| version.served) {
             let gvk = Gvk::new(&format!("{}/{}", spec.group, version.name), &spec.names.kind);
-            let objects = cluster
-                .list_of_kind(&gvk, "", "")
-                .await
-                .with_context(|| format!("cannot list {id}"))?;
+            let objects = held_by(cluster, &gvk).await;
+            let objects = objects.with_context(|| format!("cannot list {id}"))?;
             held.extend(objects.into_iter().filter(|object| seen.insert(object.uid().to_owned())));
         }
         found.push((definition, held));
@@ -142,15 +252,48 @@ async fn definitions(cluster: &Cluster) -> anyhow::Result<Vec<(Object, Vec<Objec
     Ok(found)
 }
 
-/// Waits until nothing of windlass runs that could still act.
+/// All objects of a kind, page by page, without specs and statuses.
+async fn held_by(cluster: &Cluster, gvk: &Gvk) -> Result<Vec<Object>, ClusterError> {
+    let resource = match cluster.resource(gvk).await {
+        Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
+        found => found?,
+    };
+    let (mut held, mut from) = (Vec::new(), None);
+    loop {
+        let part = cluster.list_part(&resource, "", ("", ""), from.as_deref()).await?;
+        held.extend(part.objects.into_iter().map(|mut object| {
+            for field in ["spec", "status"] {
+                object.fields_mut().remove(field);
+            }
+            object.metadata_mut().remove("managedFields");
+            object
+        }));
+        match part.next {
+            Some(next) => from = Some(next),
+            None => return Ok(held),
+        }
+    }
+}
+
+/// Waits until nothing of windlass runs that could still act, and with `--delete-crds` until no operator does.
 async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.connection.timeout;
     let pods = Gvk::new("v1", "Pod");
+    let mut told = None;
     loop {
         let running = cluster.list_of_kind(&pods, &args.connection.namespace, OURS).await?;
-        let Some(pod) = running.first() else { return Ok(()) };
+        let mut acting = running.first().map(|pod| format!("{} is still running", name(pod)));
+        if acting.is_none() && args.delete_crds {
+            let operators = Operators::find(cluster).await?;
+            acting = operators.active().next().map(|it| it.subject.clone());
+        }
+        let Some(acting) = acting else { return Ok(()) };
         if Instant::now() >= deadline {
-            bail!("{} is still running; run this again when it is gone", name(pod));
+            bail!("{acting}; no CRD was deleted: run this again when it is gone");
+        }
+        if told.as_ref() != Some(&acting) {
+            say(Mark::Waiting, &acting);
+            told = Some(acting);
         }
         tokio::time::sleep(POLL).await;
     }
@@ -190,3 +333,6 @@ async fn free(cluster: &Cluster, object: &Object, dry_run: bool) -> anyhow::Resu
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,16 +2,22 @@
 //! replaces.
 //!
 //! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux, and its
-//! notification-controller where windlass sends notifications, each act under a Lease of their own, so whoever holds these excludes them, by the API server's word. Their Deployments are a second
-//! sign, of controllers that run without leader election.
+//! notification-controller where windlass sends notifications, each act under a Lease of their own, so whoever holds these
+//! excludes them, by the API server's word. Their Deployments are a second sign, of controllers that run without leader
+//! election. Shards of Flux have Deployments and Leases whose names begin with those of the controllers: these Leases cannot
+//! be taken, since nobody knows their names before, so it is waited until nobody holds them.
 //!
 //! Here: in which order the Leases are taken, how they are kept, and how that is told. Elsewhere: one Lease (`lease`), what a
 //! term allows (`leadership`).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::Api;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use kube::core::ResourceExt;
 use tokio::time::Instant;
 
 use super::leadership::Leadership;
@@ -28,8 +34,40 @@ const NOTIFYING: &str = "notification-controller";
 pub(crate) fn replaced(notifies: bool) -> Vec<&'static str> {
     REPLACED.into_iter().filter(|name| notifies || *name != NOTIFYING).collect()
 }
-/// What marks a Deployment as one of Flux's.
-const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "flux");
+/// Selects what is a part of Flux; windlass has this label, too, for the commands of Flux.
+pub(crate) const FLUX: &str = "app.kubernetes.io/part-of=flux";
+/// The label that names the controller of a Deployment.
+pub(crate) const COMPONENT: &str = "app.kubernetes.io/component";
+/// What the names of Leases have after that of the controller. Parity(flux): a shard adds a hash of its selector.
+const ELECTION: &str = "-leader-election";
+/// Most Deployments of Flux, and Leases, in its namespace.
+const MOST_LISTED: u32 = 500;
+
+/// Which of these controllers a Deployment runs, a shard included, by its name and its label `app.kubernetes.io/component`.
+pub(crate) fn controller_of(
+    name: &str,
+    component: Option<&str>,
+    controllers: &[&'static str],
+) -> Option<&'static str> {
+    let is_of = |controller: &&'static str| {
+        let rest = name.strip_prefix(*controller);
+        component == Some(*controller)
+            || rest.is_some_and(|it| it.is_empty() || it.starts_with('-'))
+    };
+    controllers.iter().find(|it| is_of(it)).copied()
+}
+
+/// Which of these controllers acts under a Lease, a shard included.
+pub(crate) fn controller_of_lease(
+    name: &str,
+    controllers: &[&'static str],
+) -> Option<&'static str> {
+    let is_of = |controller: &&'static str| {
+        let rest = name.strip_prefix(*controller).and_then(|it| it.strip_prefix(ELECTION));
+        rest.is_some_and(|it| it.is_empty() || it.starts_with('-'))
+    };
+    controllers.iter().find(|it| is_of(it)).copied()
+}
 
 /// Under which conditions this process may act.
 #[derive(Debug, Clone)]
@@ -59,8 +97,12 @@ pub(crate) struct Candidate {
     own: Option<Claim>,
     /// Those of Flux's controllers.
     flux: Vec<Claim>,
+    /// How those of its shards are read; none where Flux may act.
+    shards: Option<Election>,
+    /// Those of its shards that were seen, by name.
+    sharded: BTreeMap<String, Claim>,
     replaced: Vec<&'static str>,
-    deployments: Option<Api<Deployment>>,
+    client: Client,
     leadership: Leadership,
     retry: Duration,
     limit: Duration,
@@ -85,7 +127,7 @@ impl Cluster {
         let client = || self.leasing.clone();
         let claims = flux.iter().flat_map(|flux| {
             replaced.iter().map(|name| {
-                let name = format!("{name}-leader-election");
+                let name = format!("{name}{ELECTION}");
                 Claim::new(Election { name, ..flux.clone() }, client())
             })
         });
@@ -93,7 +135,9 @@ impl Cluster {
             own: own.map(|election| Claim::new(election, client())),
             flux: claims.collect(),
             replaced: replaced.clone(),
-            deployments: flux.map(|flux| Api::namespaced(client(), &flux.namespace)),
+            shards: flux.clone(),
+            sharded: BTreeMap::new(),
+            client: client(),
             leadership: self.leadership.clone(),
             retry,
             limit,
@@ -169,26 +213,55 @@ impl Candidate {
             let text = || holder.map(|holder| format!("Lease {lease} is held by '{holder}'"));
             excluded = excluded.or_else(text);
         }
-        Ok(match (is_first, excluded) {
-            (false, _) => Standing::Standby,
-            (true, Some(by)) => Standing::Excluded(by),
-            (true, None) => match self.deployed().await? {
-                Some(by) => Standing::Excluded(by),
-                None => Standing::Leading,
-            },
-        })
+        if !is_first {
+            return Ok(Standing::Standby);
+        }
+        if excluded.is_none() {
+            excluded = self.sharded().await?;
+        }
+        if excluded.is_none() {
+            excluded = self.deployed().await?;
+        }
+        Ok(excluded.map_or(Standing::Leading, Standing::Excluded))
     }
 
-    /// A controller of Flux that is not scaled to zero.
+    /// A shard of Flux's controllers that holds its Lease.
+    async fn sharded(&mut self) -> Result<Option<String>, ClusterError> {
+        let Some(election) = &self.shards else { return Ok(None) };
+        let api = Api::<Lease>::namespaced(self.client.clone(), &election.namespace);
+        let listed = api.list_metadata(&ListParams::default().limit(MOST_LISTED)).await?;
+        let is_taken = |name: &str| self.flux.iter().any(|it| it.election.name == name);
+        let names: Vec<String> = listed
+            .items
+            .iter()
+            .map(ResourceExt::name_any)
+            .filter(|name| controller_of_lease(name, &self.replaced).is_some() && !is_taken(name))
+            .collect();
+        self.sharded.retain(|name, _| names.contains(name));
+        let mut excluded = None;
+        for name in names {
+            let new = || {
+                Claim::new(Election { name: name.clone(), ..election.clone() }, self.client.clone())
+            };
+            let claim = self.sharded.entry(name.clone()).or_insert_with(new);
+            let (lease, holder) = (claim.election.lease(), claim.check().await?);
+            let text = || holder.map(|holder| format!("Lease {lease} is held by '{holder}'"));
+            excluded = excluded.or_else(text);
+        }
+        Ok(excluded)
+    }
+
+    /// A controller of Flux, or a shard of one, that is not scaled to zero.
     async fn deployed(&self) -> Result<Option<String>, ClusterError> {
-        let Some(api) = &self.deployments else { return Ok(None) };
-        for name in &self.replaced {
-            let Some(found) = api.get_opt(name).await? else { continue };
-            let labels = found.metadata.labels.unwrap_or_default();
-            let is_flux = labels.get(PART_OF.0).is_some_and(|part| part == PART_OF.1);
+        let Some(election) = &self.shards else { return Ok(None) };
+        let api = Api::<Deployment>::namespaced(self.client.clone(), &election.namespace);
+        let parts = ListParams::default().labels(FLUX).limit(MOST_LISTED);
+        for found in api.list(&parts).await?.items {
+            let (name, labels) = (found.name_any(), found.labels());
+            let component = labels.get(COMPONENT).map(String::as_str);
             let replicas = found.spec.replicas.unwrap_or(1);
-            if is_flux && replicas > 0 {
-                let namespace = found.metadata.namespace.unwrap_or_default();
+            if controller_of(&name, component, &self.replaced).is_some() && replicas > 0 {
+                let namespace = found.namespace().unwrap_or_default();
                 return Ok(Some(format!(
                     "Deployment {namespace}/{name} has {replicas} replica(s)"
                 )));
@@ -262,3 +335,6 @@ fn log(standing: &Standing) {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,10 +5,17 @@
 {{- if $metadata.namespace }}
 {{- $_ := set $metadata "namespace" .root.Release.Namespace }}
 {{- end }}
+{{- if index ($metadata.labels | default dict) "windlass.dev/installation" }}
+{{- $_ := set $metadata.labels "windlass.dev/installation" .root.Release.Namespace }}
+{{- end }}
 {{- range $object.subjects }}
 {{- $_ := set . "namespace" $.root.Release.Namespace }}
 {{- end }}
 {{- $labels := include "windlass.labels" .root | fromYaml }}
+{{- /* Of CRDs those of Flux only are a part of it, which their files say. */}}
+{{- if eq $object.kind "CustomResourceDefinition" }}
+{{- $_ := unset $labels "app.kubernetes.io/part-of" }}
+{{- end }}
 {{- $_ := set $metadata "labels" (merge $labels ($metadata.labels | default dict)) }}
 ---
 {{ toYaml $object }}

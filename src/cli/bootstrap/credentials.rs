@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
 
+use super::moving;
 use crate::cli::connection::{Mark, say};
 use crate::cluster::Cluster;
 
@@ -94,7 +95,7 @@ pub(super) fn check(url: &Url, allow_http: bool) -> anyhow::Result<()> {
 }
 
 impl Credentials {
-    /// Takes what was given, else what the Secret has, else makes a key for `ssh://`.
+    /// Takes what was given, else what the Secret has for this repository, else makes a key for `ssh://`.
     ///
     /// # Errors
     /// A file cannot be read, the server shows no host key, or the Secret cannot be read.
@@ -105,11 +106,28 @@ impl Credentials {
         given: &Given,
         ca: Option<String>,
     ) -> anyhow::Result<Self> {
-        let kept = kept(cluster, namespace, &given.secret_name).await?;
-        match url.scheme() {
-            "ssh" => Self::of_ssh(url, given, &kept),
-            _ => Self::of_http(given, kept, ca),
-        }
+        let secret = &given.secret_name;
+        let found = kept(cluster, namespace, secret).await?;
+        let source = moving::read_source(cluster, namespace).await?;
+        let earlier = source.as_ref().and_then(|it| repository_of(it, secret));
+        // What opens one repository is neither sent to the server of another nor known to it.
+        let kept = match earlier.filter(|earlier| !is_same(earlier, url)) {
+            Some(earlier) if !found.is_empty() => {
+                let text = format!(
+                    "Secret/{namespace}/{secret} is of {earlier}: its credentials are replaced by those of {url}"
+                );
+                say(Mark::Action, &text);
+                BTreeMap::new()
+            }
+            _ => found.clone(),
+        };
+        let mut credentials = match url.scheme() {
+            "ssh" => Self::of_ssh(url, given, &kept)?,
+            _ => Self::of_http(given, kept, ca)?,
+        };
+        credentials.is_new =
+            credentials.data.iter().any(|(key, value)| found.get(key) != Some(value));
+        Ok(credentials)
     }
 
     fn of_ssh(url: &Url, given: &Given, kept: &BTreeMap<String, String>) -> anyhow::Result<Self> {
@@ -117,8 +135,8 @@ impl Credentials {
         ensure!(given.password.is_none(), "--password is for https://: pass --private-key-file");
         let known_hosts = match (&given.known_hosts_file, kept.get("known_hosts")) {
             (Some(path), _) => read(path)?,
-            (None, Some(kept)) => kept.clone(),
-            (None, None) => host_keys(url)?,
+            (None, Some(kept)) if knows(kept, url, files.path())? => kept.clone(),
+            (None, _) => host_keys(url)?,
         };
         let key = files.path().join("identity");
         let mut is_generated = false;
@@ -235,6 +253,42 @@ impl Credentials {
     }
 }
 
+/// The repository that a source follows with a Secret.
+fn repository_of(source: &Object, secret: &str) -> Option<String> {
+    let spec = source.get("spec")?;
+    let url = spec["url"].as_str().filter(|_| spec["secretRef"]["name"] == secret)?;
+    Some(url.to_owned())
+}
+
+/// Whether two URLs are of one repository.
+fn is_same(earlier: &str, url: &Url) -> bool {
+    let plain = |url: &str| {
+        let url = url.trim_end_matches('/');
+        url.strip_suffix(".git").unwrap_or(url).to_owned()
+    };
+    let earlier = Url::parse(earlier).map_or_else(|_| earlier.to_owned(), String::from);
+    plain(&earlier) == plain(url.as_str())
+}
+
+/// Whether host keys have that of a server, also where names are hashed.
+fn knows(known_hosts: &str, url: &Url, folder: &Path) -> anyhow::Result<bool> {
+    let path = folder.join("kept_known_hosts");
+    write_private(&path, known_hosts)?;
+    let host = url.host_str().unwrap_or_default();
+    let name = match url.port().unwrap_or(22) {
+        22 => host.to_owned(),
+        port => format!("[{}]:{port}", host.trim_matches(['[', ']'])),
+    };
+    let output = Command::new("ssh-keygen")
+        .args(["-F", &name, "-f"])
+        .arg(&path)
+        .stdin(Stdio::null())
+        .output()
+        .context("`ssh-keygen` cannot be started: install OpenSSH first")?;
+    // Its status is 1 where there is none.
+    Ok(output.status.success())
+}
+
 /// The data of the Secret; nothing if there is none.
 async fn kept(
     cluster: &Cluster,
@@ -315,3 +369,6 @@ fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest as _;
     base64::engine::general_purpose::STANDARD_NO_PAD.encode(sha2::Sha256::digest(bytes))
 }
+
+#[cfg(test)]
+mod tests;

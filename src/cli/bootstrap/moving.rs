@@ -10,10 +10,12 @@ use tokio::time::Instant;
 
 use super::layout::NAME;
 use crate::cli::connection::{Mark, say};
-use crate::cli::install::{MANAGER, POLL};
-use crate::cluster::Cluster;
+use crate::cli::install::{MANAGER, POLL, definitions};
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
+use crate::cluster::{Cluster, ClusterError};
+
+const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
 
 /// What was suspended.
 pub(super) struct Moving<'c> {
@@ -23,6 +25,21 @@ pub(super) struct Moving<'c> {
     source: Object,
     sources: Resource,
     kustomizations: Resource,
+}
+
+/// The source that a cluster follows; none if it follows none yet, also where its CRD is missing.
+///
+/// # Errors
+/// The API server refuses to read it.
+pub(super) async fn read_source(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Option<Object>, ClusterError> {
+    let resource = match cluster.resource(&Gvk::new(SOURCE.0, SOURCE.1)).await {
+        Err(ClusterError::NoSuchKind { .. }) => return Ok(None),
+        found => found?,
+    };
+    cluster.get(&resource, namespace, NAME).await
 }
 
 /// What a source follows.
@@ -44,20 +61,23 @@ impl<'c> Moving<'c> {
         let Some(source) = sync.iter().find(|it| it.kind() == "GitRepository") else {
             return Ok(None);
         };
-        let sources = cluster.resource(&source.gvk()).await?;
-        let Some(before) = cluster.get(&sources, namespace, NAME).await? else { return Ok(None) };
+        // Without its CRD nothing is followed yet.
+        let Some(before) = read_source(cluster, namespace).await? else { return Ok(None) };
         if followed(&before) == followed(source) {
             return Ok(None);
         }
-        let kind = Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
-        let kustomizations = cluster.resource(&kind).await?;
-        let found = cluster.get(&kustomizations, namespace, NAME).await?;
+        let Some(kustomization) = sync.iter().find(|it| it.kind() == "Kustomization") else {
+            return Ok(None);
+        };
+        let found = definitions::read(cluster, kustomization).await?;
         // One that a user suspended stays so.
         let is_active =
             found.is_some_and(|it| it.get("spec").is_some_and(|it| it["suspend"] != true));
         if !is_active {
             return Ok(None);
         }
+        let sources = cluster.resource(&source.gvk()).await?;
+        let kustomizations = cluster.resource(&kustomization.gvk()).await?;
         let (namespace, source) = (namespace.to_owned(), source.clone());
         let moving = Self { cluster, namespace, source, sources, kustomizations };
         moving.suspend(&json!(true)).await?;
@@ -116,4 +136,43 @@ impl<'c> Moving<'c> {
 fn is_fetched(source: &Object, commit: &str) -> bool {
     let revision = source.get("status").and_then(|it| it["artifact"]["revision"].as_str());
     revision.and_then(|it| it.rsplit_once(':')).is_some_and(|(_, hash)| hash == commit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::double::with_objects;
+
+    fn source(url: &str) -> Value {
+        json!({
+            "apiVersion": SOURCE.0, "kind": SOURCE.1,
+            "metadata": {"name": NAME, "namespace": "flux-system"},
+            "spec": {"url": url, "ref": {"branch": "main"}},
+        })
+    }
+
+    fn kustomization() -> Value {
+        json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": NAME, "namespace": "flux-system"}, "spec": {},
+        })
+    }
+
+    /// Whether a cluster with these objects is moved to another repository.
+    async fn moves(objects: Vec<Value>) -> bool {
+        let (cluster, _) = with_objects(objects).await;
+        let sync = [source("https://example.com/new"), kustomization()];
+        let sync = sync.map(|it| Object::new(it).unwrap());
+        Moving::begin(&cluster, "flux-system", &sync).await.unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_the_crds_follows_nothing_yet() {
+        assert!(!moves(Vec::new()).await);
+        // An installation that was cut short may have one of them only.
+        assert!(!moves(vec![source("https://example.com/old")]).await);
+        assert!(!moves(vec![kustomization()]).await);
+        assert!(moves(vec![source("https://example.com/old"), kustomization()]).await);
+        assert!(!moves(vec![source("https://example.com/new"), kustomization()]).await);
+    }
 }

@@ -18,13 +18,20 @@ static DEPLOY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/deploy");
 const ROOT: &str = "install";
 /// The Deployment or StatefulSet, which flags change.
 const CONTROLLER: &str = "windlass-controller";
+/// The label of cluster-scoped objects that names the installation they belong to, by its namespace.
+pub(in crate::cli) const INSTALLATION: &str = "windlass.dev/installation";
+/// Kinds whose objects have it.
+const CLUSTER_SCOPED: &str = "ClusterRole|ClusterRoleBinding";
+/// The label by which `flux check` and others tell installations apart. Parity(flux): the namespace.
+const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The image that the manifests name.
 const IMAGE: &str = "ghcr.io/windlass-dev/windlass";
 
 /// How windlass is installed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Profile {
     /// One replica with cluster-admin rights
+    #[default]
     Single,
     /// Two replicas, each with a volume of its own
     HighAvailability,
@@ -44,7 +51,7 @@ impl Profile {
 }
 
 /// What may be changed in the manifests.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(in crate::cli) struct Manifests {
     /// How windlass is installed
     #[arg(long, value_enum, default_value_t = Profile::Single, value_name = "PROFILE")]
@@ -93,6 +100,26 @@ impl Manifests {
         Ok(())
     }
 
+    /// The flags that make these manifests of the default ones, for a command that a person is to run.
+    pub(in crate::cli) fn flags(&self) -> String {
+        let Self { profile, image, tag, image_pull_secret, log_level, toleration_keys } = self;
+        let is_default = *profile == Profile::default();
+        let profile = (!is_default).then(|| profile.folder().to_owned());
+        let keys = (!toleration_keys.is_empty()).then(|| toleration_keys.join(","));
+        let flags = [
+            ("profile", &profile),
+            ("image", image),
+            ("tag", tag),
+            ("image-pull-secret", image_pull_secret),
+            ("log-level", log_level),
+            ("toleration-keys", &keys),
+        ];
+        let given = flags
+            .into_iter()
+            .filter_map(|(flag, value)| value.as_ref().map(|value| format!(" --{flag}={value}")));
+        given.collect()
+    }
+
     /// The same as a stream of documents.
     ///
     /// # Errors
@@ -127,6 +154,15 @@ impl Manifests {
         }
         if let Some(level) = &self.log_level {
             pod("containers/0/args/-", json!(format!("--log-level={level}")));
+        }
+        for (kind, fields, label) in [
+            (CLUSTER_SCOPED, "/metadata/labels", INSTALLATION),
+            (".*", "/metadata/labels", INSTANCE),
+            ("Deployment|StatefulSet", "/spec/template/metadata/labels", INSTANCE),
+        ] {
+            let path = format!("{fields}/{}", label.replace('/', "~1"));
+            let patch = json!([{"op": "replace", "path": path, "value": namespace}]);
+            patches.push(json!({"patch": patch.to_string(), "target": {"kind": kind}}));
         }
         json!({
             "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -11,6 +11,7 @@ use super::super::check::is_supported;
 use super::super::connection::{Connection, Mark, block_on, print, say};
 use super::super::install::manifests::Manifests;
 use super::super::install::{self, POLL, definitions, name};
+use super::super::operators::{Operator, Operators};
 use super::live::Live;
 use super::record::{Record, suspend};
 use super::survey::{Survey, is_ready, ready};
@@ -51,11 +52,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         // It is there, and others have Pods in it, which a label of ours might forbid.
         wanted.retain(|object| object.kind() != "Namespace");
         definitions::check(&cluster, &wanted, false).await?;
-        let survey = Survey::of(&cluster, namespace).await?;
+        let mut survey = Survey::of(&cluster, namespace).await?;
+        survey.obstacles.extend(others(&Operators::find(&cluster).await?, namespace));
         print(&survey.table())?;
         check(&survey, namespace)?;
         if args.dry_run {
-            tell_plan(&survey, namespace);
+            tell_plan(&survey, namespace, &args.manifests);
             return Ok(());
         }
         let deadline = Instant::now() + args.connection.timeout;
@@ -82,9 +84,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             Mark::Success,
             "windlass has taken over; `windlass migrate to-flux` gives the cluster back",
         );
-        tell_next(&survey, namespace);
+        tell_next(&survey, namespace, &args.manifests);
         Ok(())
     })
+}
+
+/// Operators elsewhere, which would act on the same objects beside windlass.
+fn others(operators: &Operators, namespace: &str) -> Vec<String> {
+    let is_elsewhere = |it: &&Operator| it.namespace != namespace;
+    let told = operators.active().filter(is_elsewhere).map(|it| {
+        format!("{}: it acts on the same objects; scale it to zero or remove it first", it.subject)
+    });
+    told.collect()
 }
 
 /// Whether there is something to take over, and nothing in the way.
@@ -108,7 +119,7 @@ fn check(survey: &Survey, namespace: &str) -> anyhow::Result<()> {
     }
 }
 
-fn tell_plan(survey: &Survey, namespace: &str) {
+fn tell_plan(survey: &Survey, namespace: &str, manifests: &Manifests) {
     if let Some(object) = &survey.bootstrap {
         say(
             Mark::Action,
@@ -119,28 +130,50 @@ fn tell_plan(survey: &Survey, namespace: &str) {
         say(Mark::Action, &format!("{} would be scaled to zero", name(controller)));
     }
     say(Mark::Action, &format!("windlass would be installed in namespace {namespace}"));
-    tell_next(survey, namespace);
+    tell_next(survey, namespace, manifests);
 }
 
-/// What a person has to do in the repository, where one installs Flux.
-fn tell_next(survey: &Survey, namespace: &str) {
-    let Some(object) = &survey.bootstrap else { return };
+/// Says what a person has to do: in the repository, where one installs Flux, and about what is left of Flux.
+fn tell_next(survey: &Survey, namespace: &str, manifests: &Manifests) {
+    if let Some(text) = next_in_repository(survey, namespace, manifests) {
+        say(Mark::Warning, &text);
+    }
+    let names: Vec<&str> = survey.controllers.iter().map(Object::name).collect();
+    say(
+        Mark::Action,
+        &format!(
+            "{} stay at zero, so that Flux can be given back. To remove them, name them: windlass has the label \
+             app.kubernetes.io/part-of=flux, too",
+            names.join(", ")
+        ),
+    );
+}
+
+/// The step in the repository that installs Flux, if there is one. What it has beyond what windlass replaces is kept.
+fn next_in_repository(survey: &Survey, namespace: &str, manifests: &Manifests) -> Option<String> {
+    let object = survey.bootstrap.as_ref()?;
     let path = object.get("spec").and_then(|spec| spec["path"].as_str()).unwrap_or("./");
     let path = path.trim_start_matches("./").trim_end_matches('/');
     let file = match path {
         "" => format!("{namespace}/gotk-components.yaml"),
         path => format!("{path}/{namespace}/gotk-components.yaml"),
     };
-    say(
-        Mark::Warning,
-        &format!(
-            "{} stays suspended: it would install Flux's controllers again. In its repository, run \
-         `windlass install --export -n {namespace} > {file}`, commit that, then `flux resume kustomization {} -n {}`",
-            name(object),
-            object.name(),
-            object.namespace()
+    let export = format!("windlass install --export -n {namespace}{}", manifests.flags());
+    let others: Vec<&str> = survey.others.iter().map(Object::name).collect();
+    let command = match others.is_empty() {
+        true => format!("`{export} > {file}`"),
+        false => format!(
+            "`{export} --keep {file} > windlass.yaml && mv windlass.yaml {file}`, which keeps {}",
+            others.join(" and ")
         ),
-    );
+    };
+    Some(format!(
+        "{} stays suspended: it would install Flux's controllers again. In its repository, run {command}; commit that, \
+         then `windlass resume kustomization/{} -n {}`",
+        name(object),
+        object.name(),
+        object.namespace()
+    ))
 }
 
 /// Waits until no release is being installed or upgraded: Helm's operations should end under the controller that began
@@ -219,4 +252,84 @@ async fn observe(
     }
     say(Mark::Success, "nothing was written to what is managed");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::double::with_objects;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        manifests: Manifests,
+    }
+
+    fn controller(name: &str, namespace: &str, replicas: i64) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "flux"}},
+            "spec": {"replicas": replicas},
+        })
+    }
+
+    /// The Kustomization that `flux bootstrap` makes, which applies a controller.
+    fn bootstrap() -> Value {
+        json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "flux-system", "namespace": "flux-system"},
+            "spec": {
+                "interval": "10m", "path": "./clusters/one", "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": "flux-system"},
+            },
+            "status": {"inventory": {"entries": [
+                {"id": "flux-system_source-controller_apps_Deployment", "v": "v1"},
+            ]}},
+        })
+    }
+
+    async fn survey(objects: Vec<Value>) -> Survey {
+        Survey::of(&with_objects(objects).await.0, "flux-system").await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_step_in_the_repository_keeps_what_windlass_does_not_replace_and_repeats_the_flags()
+    {
+        let flags = ["migrate", "--profile=high-availability", "--image-pull-secret=pull"];
+        let manifests = Command::try_parse_from(flags).unwrap().manifests;
+        let source = controller("source-controller", "flux-system", 1);
+        let plain = survey(vec![source.clone(), bootstrap()]).await;
+        let text = next_in_repository(&plain, "flux-system", &manifests).unwrap();
+        let export = "windlass install --export -n flux-system --profile=high-availability --image-pull-secret=pull";
+        let file = "clusters/one/flux-system/gotk-components.yaml";
+        assert!(text.contains(&format!("`{export} > {file}`")), "{text}");
+
+        let images = controller("image-automation-controller", "flux-system", 1);
+        let automated = survey(vec![source, images, bootstrap()]).await;
+        let text = next_in_repository(&automated, "flux-system", &manifests).unwrap();
+        let command =
+            format!("`{export} --keep {file} > windlass.yaml && mv windlass.yaml {file}`");
+        assert!(text.contains(&command), "{text}");
+        assert!(text.contains("which keeps image-automation-controller"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn shards_are_taken_over_and_operators_elsewhere_are_in_the_way() {
+        let objects = vec![
+            controller("kustomize-controller", "flux-system", 1),
+            controller("kustomize-controller-shard1", "flux-system", 1),
+            controller("image-reflector-controller", "flux-system", 1),
+            controller("helm-controller", "second-flux", 1),
+        ];
+        let (cluster, _) = with_objects(objects).await;
+        let found = Survey::of(&cluster, "flux-system").await.unwrap();
+        let names: Vec<&str> = found.controllers.iter().map(Object::name).collect();
+        assert_eq!(names, ["kustomize-controller", "kustomize-controller-shard1"]);
+        let others = others(&Operators::find(&cluster).await.unwrap(), "flux-system");
+        assert_eq!(others.len(), 1);
+        assert!(others[0].starts_with("Deployment/second-flux/helm-controller"), "{others:?}");
+    }
 }

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::super::check::OURS;
 use super::super::connection::{Mark, say};
 use super::super::install::{MANAGER, POLL, definitions, name};
+use super::super::operators::replicas;
+use super::scale;
 use super::survey::Survey;
-use super::{replicas, scale};
 use crate::cluster::{Cluster, ClusterError};
 
 /// The ConfigMap, in the namespace of windlass.
@@ -97,6 +98,27 @@ impl Record {
         created.map(drop).context("cannot record what Flux has")
     }
 
+    /// The controllers of Flux that acted, as they are told.
+    pub(super) fn controllers(&self) -> String {
+        let acted = self.replicas.iter().filter(|(_, count)| **count > 0);
+        acted.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Names of controllers that acted and whose Deployments do not exist any more, so that they cannot be scaled.
+    ///
+    /// # Errors
+    /// The API server refuses to list Deployments.
+    pub(super) async fn missing(
+        &self,
+        cluster: &Cluster,
+        namespace: &str,
+    ) -> anyhow::Result<Vec<&str>> {
+        let found = cluster.list_of_kind(&Gvk::new("apps/v1", "Deployment"), namespace, "").await?;
+        let is_there = |name: &str| found.iter().any(|it| it.name() == name);
+        let wanted = self.replicas.iter().filter(|(_, count)| **count > 0);
+        Ok(wanted.map(|(name, _)| name.as_str()).filter(|name| !is_there(name)).collect())
+    }
+
     /// Puts everything back: objects, replicas, and what was suspended; then the record goes.
     ///
     /// # Errors
@@ -117,7 +139,8 @@ impl Record {
                 scale(cluster, deployment, *count).await?;
             }
         }
-        self.await_controllers(cluster, namespace, deadline).await?;
+        let ready = self.await_controllers(cluster, namespace, deadline).await;
+        ready.context("windlass is scaled to zero, and nothing reconciles")?;
         if let Some((namespace, name)) = &self.suspended {
             suspend(cluster, namespace, name, false).await?;
         }
@@ -139,7 +162,11 @@ impl Record {
         for (name, count) in &self.replicas {
             loop {
                 let found = cluster.get(&resource, namespace, name).await?;
-                let Some(found) = found else { break };
+                let found = found.with_context(|| {
+                    format!(
+                        "Deployment/{namespace}/{name} does not exist any more: Flux is not back"
+                    )
+                })?;
                 let ready = found.get("status").and_then(|it| it["readyReplicas"].as_i64());
                 if ready.unwrap_or(0) >= *count {
                     say(Mark::Success, &format!("Deployment/{namespace}/{name} is ready"));
@@ -216,6 +243,33 @@ fn is_there(error: &ClusterError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::double::with_objects;
+
+    #[tokio::test]
+    async fn a_controller_that_does_not_exist_any_more_is_not_taken_for_one_that_is_back() {
+        let replicas =
+            [("helm-controller", 1), ("kustomize-controller", 0), ("source-controller", 2)];
+        let replicas = replicas.map(|(name, count)| (name.to_owned(), count)).into();
+        let record = Record { replicas, ..Record::default() };
+        let controller = |name: &str| {
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": name, "namespace": "flux-system", "uid": name},
+                "spec": {"replicas": 0}, "status": {"readyReplicas": 2},
+            })
+        };
+        let (cluster, _) = with_objects(vec![controller("source-controller")]).await;
+        let missing = record.missing(&cluster, "flux-system").await.unwrap();
+        assert_eq!(missing, ["helm-controller"]);
+        let restored = record.restore(&cluster, "flux-system", Instant::now()).await;
+        let text = format!("{:#}", restored.unwrap_err());
+        assert!(
+            text.contains("Deployment/flux-system/helm-controller does not exist any more"),
+            "{text}"
+        );
+        assert!(text.contains("nothing reconciles"), "{text}");
+        assert_eq!(record.controllers(), "helm-controller, source-controller");
+    }
 
     #[test]
     fn what_is_recorded_can_be_created_again() {

@@ -7,21 +7,20 @@ use objects::{Gvk, Object};
 use serde_json::Value;
 
 use super::super::install::name;
-use super::replicas;
-use crate::cluster::candidate::REPLACED;
-use crate::cluster::{Cluster, ClusterError};
+use super::super::operators::{flux_deployments, replaced, replicas};
+use crate::cluster::Cluster;
 use crate::controllers::kinds;
 
-/// Selects what belongs to Flux.
-const FLUX: &str = "app.kubernetes.io/part-of=flux";
 /// The operator that keeps Flux as its own object says.
 const INSTANCES: (&str, &str) = ("fluxcd.controlplane.io/v1", "FluxInstance");
 
 /// What is there.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// The Deployments of the controllers that windlass replaces.
+    /// The Deployments of the controllers that windlass replaces, and of their shards.
     pub(super) controllers: Vec<Object>,
+    /// The other Deployments of Flux, such as those of its image controllers.
+    pub(super) others: Vec<Object>,
     /// All objects of the kinds that windlass serves.
     pub(super) objects: Vec<Object>,
     /// The Kustomization that keeps the controllers as a repository says, if there is one.
@@ -30,32 +29,15 @@ pub(super) struct Survey {
     pub(super) obstacles: Vec<String>,
 }
 
-/// The Deployments of the controllers that windlass replaces.
-async fn controllers(cluster: &Cluster, namespace: &str) -> Result<Vec<Object>, ClusterError> {
-    let deployments = Gvk::new("apps/v1", "Deployment");
-    let mut found = cluster.list_of_kind(&deployments, namespace, FLUX).await?;
-    found.retain(|it| REPLACED.contains(&it.name()));
-    Ok(found)
-}
-
-/// Whether controllers of Flux run in a namespace that windlass would replace.
-///
-/// # Errors
-/// The API server refuses to list them.
-pub(in crate::cli) async fn has_flux(
-    cluster: &Cluster,
-    namespace: &str,
-) -> Result<bool, ClusterError> {
-    Ok(controllers(cluster, namespace).await?.iter().any(|it| replicas(it) > 0))
-}
-
 impl Survey {
     /// Reads the cluster.
     ///
     /// # Errors
     /// The API server refuses to list something.
     pub(super) async fn of(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
-        let controllers = controllers(cluster, namespace).await?;
+        let deployments = flux_deployments(cluster, namespace).await?;
+        let (controllers, others): (Vec<_>, Vec<_>) =
+            deployments.into_iter().partition(|it| replaced(it).is_some());
         let mut objects = Vec::new();
         for (_, crd) in crds::all() {
             let Some(version) = crd.spec.versions.iter().find(|it| it.storage) else { continue };
@@ -77,7 +59,7 @@ impl Survey {
                 ));
             }
         }
-        Ok(Self { controllers, objects, bootstrap, obstacles })
+        Ok(Self { controllers, others, objects, bootstrap, obstacles })
     }
 
     /// Whether Flux is there and acts.

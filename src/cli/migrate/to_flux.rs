@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use super::super::check::OURS;
 use super::super::connection::{Connection, Mark, block_on, say};
+use super::super::install::name;
+use super::super::operators::Operators;
 use super::record::Record;
 use super::{await_end, scale};
 use crate::cluster::Cluster;
@@ -35,22 +37,49 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                  name the namespace with -n, or `windlass uninstall` and `flux install`"
             );
         };
-        let workloads = workloads(&cluster, namespace).await?;
-        if args.dry_run {
-            say(
-                Mark::Action,
-                &format!("{} workload(s) of windlass would be scaled to zero", workloads.len()),
+        let missing = record.missing(&cluster, namespace).await?;
+        if !missing.is_empty() {
+            bail!(
+                "Flux cannot take over: {} of namespace {namespace} {} not exist any more. Nothing was changed; to go back, \
+                 `windlass uninstall -n {namespace}`, then install Flux again as it was installed",
+                missing.join(", "),
+                if missing.len() == 1 { "does" } else { "do" },
             );
+        }
+        if let Some(other) =
+            Operators::find(&cluster).await?.elsewhere(namespace).find(|it| it.is_active)
+        {
+            bail!(
+                "windlass acts in namespace {}, too ({}), and must not act beside Flux: `windlass uninstall -n {}` first; \
+                 nothing was changed",
+                other.namespace,
+                other.subject,
+                other.namespace,
+            );
+        }
+        let workloads = workloads(&cluster, namespace).await?;
+        if workloads.is_empty() {
+            let text =
+                format!("windlass has no Deployment or StatefulSet in namespace {namespace}");
+            say(Mark::Warning, &text);
+        }
+        if args.dry_run {
+            for workload in &workloads {
+                say(Mark::Action, &format!("{} would be scaled to zero", name(workload)));
+            }
             say(Mark::Action, "the controllers of Flux would be scaled to what they had");
             return Ok(());
         }
         let deadline = Instant::now() + args.connection.timeout;
         give_back(&cluster, namespace, &record, deadline).await?;
-        say(Mark::Success, "Flux has taken over");
-        say(
-            Mark::Action,
-            "windlass is still installed, with no replicas: `windlass uninstall` removes it",
-        );
+        say(Mark::Success, &format!("Flux has taken over: {}", record.controllers()));
+        if !workloads.is_empty() {
+            let text = format!(
+                "windlass is still installed, with no replicas: `windlass uninstall -n {namespace}` removes it; \
+                 the CRDs are those of Flux, too, and stay"
+            );
+            say(Mark::Action, &text);
+        }
         Ok(())
     })
 }

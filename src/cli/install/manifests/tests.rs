@@ -104,11 +104,18 @@ fn every_object_says_whose_it_is_and_of_which_version() {
             let id = object.id();
             for (label, value) in [
                 ("app.kubernetes.io/name", "windlass"),
-                ("app.kubernetes.io/part-of", "flux"),
                 ("app.kubernetes.io/managed-by", "windlass"),
                 ("app.kubernetes.io/version", version),
             ] {
                 assert_eq!(object.label(label), Some(value), "{name}: {id}: {label}");
+            }
+            let is_shared = object.kind().starts_with("ClusterRole");
+            assert_eq!(object.label(INSTALLATION), is_shared.then_some("flux-system"), "{id}");
+            // By this label the commands of Flux find Deployments, and the rights that `flux uninstall` is to take away
+            // before the CRDs of Flux go.
+            let is_found = ["Deployment", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
+            if is_found.contains(&object.kind()) {
+                assert_eq!(object.label("app.kubernetes.io/part-of"), Some("flux"), "{id}");
             }
         }
     }
@@ -210,10 +217,45 @@ fn flags_change_namespace_image_and_pod() {
     let is_elsewhere = |object: &&Object| !["", "gitops"].contains(&object.namespace());
     assert_eq!(objects.iter().find(is_elsewhere).map(Object::id), None);
     let text = manifests(&flags).yaml("gitops").unwrap();
-    assert!(!text.contains("flux-system\n") || text.contains("instance: flux-system"), "{text}");
+    assert!(!text.contains("flux-system"), "{text}");
     assert!(text.contains("kind: Namespace\n") && text.contains("name: gitops\n"));
     let binding = objects.iter().find(|object| object.kind() == "ClusterRoleBinding").unwrap();
     assert_eq!(binding.get("subjects").unwrap()[0]["namespace"], "gitops");
+}
+
+#[test]
+fn objects_name_the_installation_that_they_belong_to() {
+    for profile in ["single", "high-availability", "lockdown"] {
+        let objects = manifests(&["--profile", profile]).objects("gitops").unwrap();
+        for object in &objects {
+            assert_eq!(object.label(INSTANCE), Some("gitops"), "{}", object.id());
+            let is_shared = object.kind().starts_with("ClusterRole");
+            assert_eq!(object.label(INSTALLATION), is_shared.then_some("gitops"));
+        }
+        let template = &workloads(&objects)[0].get("spec").unwrap()["template"];
+        assert_eq!(template["metadata"]["labels"][INSTANCE], "gitops");
+        // Templates of volumes cannot be changed in a cluster, and selectors neither.
+        let spec = workloads(&objects)[0].get("spec").unwrap();
+        assert!(!spec["volumeClaimTemplates"].to_string().contains("gitops"), "{spec}");
+        assert_eq!(spec["selector"]["matchLabels"], json!({"app": "windlass-controller"}));
+    }
+}
+
+#[test]
+fn a_namespace_that_may_exist_gets_no_rule_that_rejects_pods_of_others() {
+    let objects = manifests(&[]).objects("shared").unwrap();
+    let namespace = objects.iter().find(|object| object.kind() == "Namespace").unwrap();
+    assert_eq!(namespace.label("pod-security.kubernetes.io/enforce"), None);
+    assert_eq!(namespace.label("pod-security.kubernetes.io/warn"), Some("restricted"));
+}
+
+#[test]
+fn flags_are_printed_as_they_were_given() {
+    assert_eq!(manifests(&[]).flags(), "");
+    let flags = " --profile=lockdown --image=registry.example.com/w --tag=v9.9.9 --image-pull-secret=pull \
+                 --log-level=debug --toleration-keys=a,b";
+    let given: Vec<&str> = flags.split_whitespace().collect();
+    assert_eq!(manifests(&given).flags(), flags);
 }
 
 #[test]

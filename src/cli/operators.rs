@@ -1,0 +1,215 @@
+//! Which operators of these APIs are in a cluster, and which of them act: what is asked before one is added or taken away.
+//!
+//! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
+//! controller outside of the cluster has. Elsewhere: who may act beside whom (`cluster::candidate`).
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail};
+use jiff::{SignedDuration, Timestamp};
+use objects::{Gvk, Object};
+
+use super::check::OURS;
+use super::install::name;
+use crate::cluster::candidate::{COMPONENT, FLUX, REPLACED, controller_of, controller_of_lease};
+use crate::cluster::{Cluster, ClusterError};
+
+/// Where nodes have their Leases, one each.
+const NODES: &str = "metadata.namespace!=kube-node-lease";
+/// What the names of windlass's Leases begin with.
+const OWN_LEASE: &str = "windlass-leader-election";
+
+/// Who serves these APIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Windlass,
+    /// A controller of Flux, by the name that it has without shards.
+    Flux(&'static str),
+}
+
+/// A workload of an operator, or a Lease under which one acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Operator {
+    pub(super) kind: Kind,
+    pub(super) namespace: String,
+    /// As messages name it, with what shows that it acts.
+    pub(super) subject: String,
+    /// Whether it acts, or may at any moment.
+    pub(super) is_active: bool,
+}
+
+/// All operators of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct Operators(Vec<Operator>);
+
+/// How many replicas a workload is to have.
+pub(super) fn replicas(workload: &Object) -> i64 {
+    workload.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or(1)
+}
+
+/// The Deployments of the controllers that windlass replaces, and of their shards; an empty namespace stands for all.
+///
+/// # Errors
+/// The API server refuses to list them.
+pub(super) async fn flux_controllers(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Vec<Object>, ClusterError> {
+    let mut found = flux_deployments(cluster, namespace).await?;
+    found.retain(|it| replaced(it).is_some());
+    Ok(found)
+}
+
+/// All Deployments of Flux, such as those of its image controllers; an empty namespace stands for all.
+///
+/// # Errors
+/// The API server refuses to list them.
+pub(super) async fn flux_deployments(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Vec<Object>, ClusterError> {
+    let mut found =
+        cluster.list_of_kind(&Gvk::new("apps/v1", "Deployment"), namespace, FLUX).await?;
+    let (key, value) = OURS.split_once('=').unwrap_or((OURS, ""));
+    found.retain(|it| it.label(key) != Some(value));
+    Ok(found)
+}
+
+/// The controller of Flux that a Deployment runs, if windlass replaces it.
+pub(super) fn replaced(deployment: &Object) -> Option<&'static str> {
+    controller_of(deployment.name(), deployment.label(COMPONENT), &REPLACED)
+}
+
+impl Operators {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// The API server refuses to list workloads or Leases: whether there is another one is not known.
+    pub(super) async fn find(cluster: &Cluster) -> anyhow::Result<Self> {
+        let unknown = "cannot determine which operators are in the cluster";
+        let mut found = Vec::new();
+        for kind in ["Deployment", "StatefulSet"] {
+            let listed = cluster.list_of_kind(&Gvk::new("apps/v1", kind), "", OURS).await;
+            let listed = listed.context(unknown)?;
+            found.extend(listed.iter().map(|it| Operator::of_workload(Kind::Windlass, it)));
+        }
+        for deployment in flux_controllers(cluster, "").await.context(unknown)? {
+            let Some(controller) = replaced(&deployment) else { continue };
+            found.push(Operator::of_workload(Kind::Flux(controller), &deployment));
+        }
+        let leases = leases(cluster).await.context(unknown)?;
+        found.extend(of_leases(&leases, Timestamp::now()));
+        Ok(Self(found))
+    }
+
+    /// Those that act, or may at any moment.
+    pub(super) fn active(&self) -> impl Iterator<Item = &Operator> {
+        self.0.iter().filter(|it| it.is_active)
+    }
+
+    /// Those of Flux that act.
+    pub(super) fn flux(&self) -> impl Iterator<Item = &Operator> {
+        self.active().filter(|it| it.kind != Kind::Windlass)
+    }
+
+    /// Installations of windlass in other namespaces, whether they act or not.
+    pub(super) fn elsewhere<'s>(
+        &'s self,
+        namespace: &'s str,
+    ) -> impl Iterator<Item = &'s Operator> {
+        self.0.iter().filter(move |it| it.kind == Kind::Windlass && it.namespace != namespace)
+    }
+
+    /// Checks that windlass may be installed in a namespace: it would act beside another operator, or take the rights of
+    /// another installation.
+    ///
+    /// # Errors
+    /// It must not, and what to do instead.
+    pub(super) fn permit_installation(&self, namespace: &str) -> anyhow::Result<()> {
+        if let Some(flux) = self.flux().next() {
+            bail!(
+                "{}, so windlass must not act, too; nothing was changed: `windlass migrate from-flux -n {}` takes the \
+                 cluster over from Flux",
+                flux.subject,
+                flux.namespace
+            );
+        }
+        if let Some(other) = self.elsewhere(namespace).next() {
+            bail!(
+                "windlass is in namespace {other} already ({subject}), and an installation in {namespace} would take its \
+                 rights; nothing was changed: upgrade it with -n {other}, or remove it first with `windlass uninstall -n \
+                 {other}`",
+                other = other.namespace,
+                subject = other.subject,
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Operator {
+    fn of_workload(kind: Kind, workload: &Object) -> Self {
+        let replicas = replicas(workload);
+        Self {
+            kind,
+            namespace: workload.namespace().to_owned(),
+            subject: format!("{} has {replicas} replica(s)", name(workload)),
+            is_active: replicas > 0,
+        }
+    }
+}
+
+/// All Leases but those of nodes.
+async fn leases(cluster: &Cluster) -> Result<Vec<Object>, ClusterError> {
+    let resource = match cluster.resource(&Gvk::new("coordination.k8s.io/v1", "Lease")).await {
+        Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
+        found => found?,
+    };
+    let (mut found, mut from) = (Vec::new(), None);
+    loop {
+        let part = cluster.list_part(&resource, "", ("", NODES), from.as_deref()).await?;
+        let is_of_operator = |it: &Object| {
+            it.name().starts_with(OWN_LEASE) || controller_of_lease(it.name(), &REPLACED).is_some()
+        };
+        found.extend(part.objects.into_iter().filter(is_of_operator));
+        match part.next {
+            Some(next) => from = Some(next),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// The operators that hold Leases. windlass holds those of Flux, too, by the same name.
+fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
+    let is_own = |lease: &&Object| lease.name().starts_with(OWN_LEASE);
+    let own: BTreeSet<&str> =
+        leases.iter().filter(is_own).filter_map(|lease| holder(lease, now)).collect();
+    let mut found = Vec::new();
+    for lease in leases {
+        let Some(holder) = holder(lease, now) else { continue };
+        let kind = match controller_of_lease(lease.name(), &REPLACED) {
+            Some(_) if own.contains(holder) => continue,
+            Some(controller) => Kind::Flux(controller),
+            None => Kind::Windlass,
+        };
+        found.push(Operator {
+            kind,
+            namespace: lease.namespace().to_owned(),
+            subject: format!("{} is held by '{holder}'", name(lease)),
+            is_active: true,
+        });
+    }
+    found
+}
+
+/// Who holds a Lease that has not run out.
+fn holder(lease: &Object, now: Timestamp) -> Option<&str> {
+    let spec = lease.get("spec")?;
+    let holder = spec["holderIdentity"].as_str().filter(|it| !it.is_empty())?;
+    let renewed: Timestamp = spec["renewTime"].as_str()?.parse().ok()?;
+    let lasts = SignedDuration::from_secs(spec["leaseDurationSeconds"].as_i64().unwrap_or(0));
+    (now.duration_since(renewed) < lasts).then_some(holder)
+}
+
+#[cfg(test)]
+mod tests;
