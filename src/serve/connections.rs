@@ -132,6 +132,8 @@ pub(super) async fn serve(
             (Err(_), Ok(_)) => break,
         }
     }
+    // The process after this one may take the address while the last answers are sent.
+    drop(socket);
     under_way.close();
     under_way.wait().await;
 }
