@@ -17,6 +17,7 @@ mod events;
 mod export;
 mod facts;
 mod get;
+mod habits;
 mod helmfile;
 mod history;
 mod incidents;
@@ -25,9 +26,11 @@ mod kind;
 mod logs;
 mod migrate;
 mod operators;
+mod operator;
 mod output;
 #[cfg(test)]
 mod page;
+mod patience;
 mod place;
 mod reconcile;
 mod release;
@@ -52,6 +55,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+use crate::cluster::error::plain;
 use crate::settings::Settings;
 
 /// A command whose flags are declared once it is named: those of `serve` alone take as long to declare as a small build takes.
@@ -109,7 +113,6 @@ fn command() -> Command {
     Command::new("windlass")
         .about("Keep Kubernetes clusters equal to what is declared in Git")
         .version(env!("CARGO_PKG_VERSION"))
-        .propagate_version(true)
         .after_help(FIRST)
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -118,8 +121,8 @@ fn command() -> Command {
 
 /// Where a person begins who has never seen the program.
 const FIRST: &str = "When something does not work:
-  windlass get -A --status-selector ready=false    what is not ready, in all namespaces
-  windlass why ks/app -n apps                      why, and what would help
+  windlass why -A                                  what is not ready in all namespaces, by its cause
+  windlass why ks/app -n apps                      why one object is not ready, and what would help
   windlass tree ks/app -n apps                     what it applied, with health, down to Pods
   windlass logs ks/app -n apps --since 1h          what windlass logged about it
 
@@ -151,7 +154,7 @@ const LOGS: &str = "Print what windlass logged about objects, or what their Pods
 const MAN: &str = "Write the manual pages of all commands";
 const MIGRATE: &str =
     "Take a cluster over from Flux, or give it back; convert objects of other tools";
-const RECONCILE: &str = "Reconcile objects now; with --wait, follow what happens";
+const RECONCILE: &str = "Reconcile objects now, and follow what happens";
 const RESUME: &str = "Resume objects that are suspended";
 const ROLLBACK: &str = "Roll a release back to an earlier revision, and suspend it";
 const SERVE: &str = "Run the operator";
@@ -176,19 +179,23 @@ const UNREACHABLE: u8 = 3;
 pub(crate) fn run() -> ExitCode {
     // Ends here if a shell asks what it may complete.
     clap_complete::CompleteEnv::with_factory(command).var(shell::VARIABLE).complete();
-    let outcome = match command().try_get_matches().and_then(|matches| run_named(&matches)) {
+    let line = habits::understood(std::env::args_os().collect());
+    let read = command().try_get_matches_from(&line).and_then(|matches| run_named(&matches));
+    let outcome = match read {
         Ok(outcome) => outcome,
-        Err(error) => return wrong_usage(&error),
+        Err(error) => return wrong_usage(&error, &line),
     };
     match outcome {
         Ok(status) => status,
+        // Whoever reads has what they wanted, such as `head`.
+        Err(error) if is_of_reader(&error) => ExitCode::SUCCESS,
         Err(error) => {
             #[expect(
                 clippy::print_stderr,
                 reason = "the one place where a failed command is told to a person"
             )]
             {
-                eprintln!("windlass: {error:#}");
+                eprintln!("windlass: {}", plain(&format!("{error:#}")));
             }
             match error.downcast_ref::<connection::Unreachable>() {
                 Some(_) => ExitCode::from(UNREACHABLE),
@@ -244,9 +251,25 @@ fn flags<F: FromArgMatches>(given: &ArgMatches) -> Result<F, clap::Error> {
     F::from_arg_matches(given)
 }
 
+/// Whether the reader of the output is gone.
+fn is_of_reader(error: &anyhow::Error) -> bool {
+    let is_pipe = |it: &std::io::Error| it.kind() == std::io::ErrorKind::BrokenPipe;
+    error.is::<connection::OutputError>()
+        && error.chain().filter_map(|it| it.downcast_ref()).any(is_pipe)
+}
+
 /// Says what is wrong with a command line: as Helm does of `template`, so that scripts see what they know.
-fn wrong_usage(error: &clap::Error) -> ExitCode {
-    let is_template = std::env::args_os().nth(1).is_some_and(|command| command == "template");
+fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
+    let is_template = line.get(1).is_some_and(|command| command == "template");
+    if error.use_stderr()
+        && let Some(text) = habits::answer(line)
+    {
+        #[expect(clippy::print_stderr, reason = "a command line that is wrong is told to a person")]
+        {
+            eprintln!("windlass: {text}");
+        }
+        return ExitCode::from(FAILED);
+    }
     let Some(text) = is_template.then(|| template::explain_usage(error)).flatten() else {
         error.exit();
     };
@@ -269,6 +292,28 @@ mod tests {
     use clap::error::ErrorKind;
 
     use super::*;
+
+    #[test]
+    fn version_is_a_flag_of_the_program_alone() {
+        let kind = |line: &[&str]| {
+            let line = [&["windlass"], line].concat();
+            command().try_get_matches_from(line).map_err(|error| error.kind()).err()
+        };
+        assert_eq!(kind(&["-V"]), Some(ErrorKind::DisplayVersion));
+        let unknown = Some(ErrorKind::UnknownArgument);
+        assert_eq!(kind(&["install", "--export", "--version", "v2"]), unknown);
+        assert_eq!(kind(&["get", "-V"]), unknown);
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_no_failure() {
+        let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert!(is_of_reader(&anyhow::Error::from(broken()).context(connection::OutputError)));
+        // A pipe to something else, such as a program that is called.
+        assert!(!is_of_reader(&anyhow::Error::from(broken())));
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        assert!(!is_of_reader(&anyhow::Error::from(full).context(connection::OutputError)));
+    }
 
     #[test]
     fn every_command_can_be_declared() {

@@ -4,14 +4,17 @@ mod artifacts;
 mod connections;
 mod events;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::connections::Limits;
@@ -51,6 +54,12 @@ impl Readiness {
     }
 }
 
+/// How long an address may be in use at the start: by the process before this one, which ends what is under way.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Pause before an address is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// A bound listener and what it serves; binding comes first so that a port in use ends the start.
 pub(crate) struct Listener {
     name: &'static str,
@@ -60,12 +69,12 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Takes an address.
+    /// Takes an address, as soon as whoever has it gives it up.
     ///
     /// # Errors
     /// Names the address and what it was wanted for.
     pub(crate) async fn bind(name: &'static str, address: SocketAddr) -> anyhow::Result<Self> {
-        let socket = TcpListener::bind(address)
+        let socket = bound(address, BUSY)
             .await
             .map_err(|e| anyhow::anyhow!("cannot listen on {address} for {name}: {e}"))?;
         let address = socket.local_addr()?;
@@ -76,6 +85,24 @@ impl Listener {
     /// Serves until `stop`.
     pub(crate) async fn serve(self, router: Router, stop: CancellationToken) {
         connections::serve(self.name, self.socket, router, Limits::default(), stop).await;
+    }
+}
+
+/// A socket on an address, for which is waited at most so long.
+async fn bound(address: SocketAddr, limit: Duration) -> std::io::Result<TcpListener> {
+    let deadline = Instant::now() + limit;
+    let mut is_told = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                if !is_told {
+                    tracing::info!(addr = %address, "address is in use, waiting until it is free");
+                }
+                is_told = true;
+                tokio::time::sleep(AGAIN).await;
+            }
+            ended => return ended,
+        }
     }
 }
 
@@ -101,3 +128,22 @@ pub(crate) fn metrics(metrics: Arc<Metrics>) -> Router {
 
 pub(crate) use artifacts::artifacts;
 pub(crate) use events::events;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_restart_waits_for_the_address_of_the_process_before_it() {
+        let before = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = before.local_addr().unwrap();
+        let error = bound(address, Duration::ZERO).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        let (waits, ends) = tokio::join!(bound(address, BUSY), async {
+            tokio::time::sleep(AGAIN).await;
+            drop(before);
+        });
+        let () = ends;
+        assert_eq!(waits.unwrap().local_addr().unwrap(), address);
+    }
+}

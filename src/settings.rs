@@ -193,7 +193,7 @@ pub(crate) struct Settings {
     pub(crate) allow_source_cidrs: Vec<IpNet>,
 
     /// Allow URLs in specs to resolve to windlass itself and to its node; for tests
-    #[arg(long, hide = true, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+    #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub(crate) allow_loopback_sources: bool,
 

@@ -7,6 +7,7 @@ mod acting;
 mod built;
 mod diff;
 mod failures;
+mod fixes;
 mod grammar;
 mod incidents;
 mod logs;

@@ -110,12 +110,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
     let audits = selected(found, args.subject.as_ref().or(args.other.as_ref()), since)?;
     if audits.is_empty() && args.output == Format::Table {
-        say(Mark::Warning, "no audits found");
+        say(Mark::Action, &nothing(args));
     } else {
         print(&shown(&audits, args.output, args.scope.all_namespaces)?)?;
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+/// What is said where there are no audits: those of another place or time are not meant.
+fn nothing(args: &Args) -> String {
+    let subject = args.subject.as_ref().or(args.other.as_ref());
+    let of = subject.map(|it| format!(" of {}/{}", it.kind, it.name)).unwrap_or_default();
+    let since = args.since.map(|it| format!(" of the last {} s", it.as_secs())).unwrap_or_default();
+    let place = args.scope.nothing().replacen("no such objects", "", 1);
+    format!("no audits{of}{since}{place}")
 }
 
 /// The audits of a subject since a time, the oldest first.

@@ -8,7 +8,6 @@ mod charts;
 mod object;
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use kustomize::{Budget, Built, HelmOptions, Object, Options, Order, Restriction,
 use sources::disk::{self, Disk};
 
 use super::complete;
+use super::connection::print;
 use super::time_limit;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
@@ -237,7 +237,7 @@ fn write(built: Built, output: &str) -> anyhow::Result<()> {
 /// Writes a text to standard output or a file.
 fn put(text: &str, output: &str) -> anyhow::Result<()> {
     if output.is_empty() {
-        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+        return print(text);
     }
     std::fs::write(output, text).map_err(|error| anyhow!("open {output}: {}", disk::reason(&error)))
 }

@@ -134,7 +134,7 @@ fn asked(
     work: impl AsyncFnOnce(Site) -> anyhow::Result<Vec<String>>,
 ) -> Vec<String> {
     let Some(mut place) = place(words) else { return Vec::new() };
-    place.timeout = LIMIT;
+    place.timeout = Some(LIMIT);
     place.run(work).unwrap_or_default()
 }
 

@@ -184,5 +184,15 @@ pub(super) fn agrees(question: &str) -> anyhow::Result<bool> {
 /// The reader is gone.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot print")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(OutputError)
+}
+
+/// The reader of the output is gone, or it cannot be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OutputError;
+
+impl std::fmt::Display for OutputError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cannot print")
+    }
 }

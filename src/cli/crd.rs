@@ -6,7 +6,6 @@ mod restore;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,7 +16,7 @@ use objects::{Gvk, Object, manifest};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::connection::{Connection, block_on};
+use super::connection::{Connection, block_on, print};
 use super::table::{Cell, Screen, Table};
 use super::version::Format;
 use crate::cluster::discovery::Resource;
@@ -126,8 +125,7 @@ impl Shown {
             Format::Json => format!("{}\n", serde_json::to_string_pretty(shown)?),
             Format::Yaml => goyaml::emit(&serde_json::to_value(shown)?)?,
         };
-        std::io::stdout().lock().write_all(text.as_bytes())?;
-        Ok(())
+        print(&text)
     }
 }
 

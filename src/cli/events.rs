@@ -21,6 +21,9 @@ pub(super) struct Args {
     /// An object, with its sources; all objects of windlass if there is none
     #[arg(num_args = 0..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
+    /// The same as `flux events` has it
+    #[arg(long = "for", hide = true, value_name = "KIND/NAME", conflicts_with = "what")]
+    about: Option<String>,
     #[command(flatten)]
     scope: Scope,
     /// Only events of this type: Normal or Warning
@@ -73,8 +76,9 @@ struct About {
 async fn about(site: &Site, args: &Args) -> anyhow::Result<(Option<About>, Vec<String>)> {
     let labels = args.scope.labels.as_str();
     let mut objects = BTreeSet::new();
-    if !args.what.is_empty() {
-        let target = kind::one(&site.cluster, &args.what).await?;
+    let words = args.about.as_ref().map_or_else(|| args.what.clone(), |word| vec![word.clone()]);
+    if !words.is_empty() {
+        let target = kind::one(&site.cluster, &words).await?;
         args.scope.check(std::slice::from_ref(&target))?;
         let object = kind::read(site, &target).await?;
         objects.insert(object.id());

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use objects::Object;
 
 use super::complete;
-use super::connection::print;
+use super::connection::{Mark, print, say};
 use super::kind;
 use super::place::{Scope, say_left_out, shown};
 
@@ -18,6 +18,9 @@ pub(super) struct Args {
     what: Vec<String>,
     #[command(flatten)]
     scope: Scope,
+    /// The default without a name
+    #[arg(long, hide = true)]
+    all: bool,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -44,6 +47,7 @@ const PASSING: [&str; 4] = [
 /// # Errors
 /// Something cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut printed = 0_usize;
     let left_out = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let mut left_out = Vec::new();
@@ -52,16 +56,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         for target in targets {
             if target.name.is_some() {
                 document(kind::read(&site, &target).await?)?;
+                printed += 1;
                 continue;
             }
             let refused = site.list(&target, &args.scope.labels, |objects| {
-                objects.into_iter().filter(|it| !is_generated(it)).try_for_each(document)
+                let objects = objects.into_iter().filter(|it| !is_generated(it));
+                objects.inspect(|_| printed += 1).try_for_each(document)
             });
             left_out.extend(refused.await?);
         }
         anyhow::Ok(left_out)
     })?;
     say_left_out(&left_out);
+    if printed == 0 && left_out.is_empty() {
+        say(Mark::Action, &args.scope.nothing());
+    }
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
 

@@ -6,7 +6,7 @@ use anyhow::bail;
 use cause::{Answer, Known, Query, Why};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
@@ -154,12 +154,36 @@ pub(super) async fn read(cluster: &Cluster, id: &ObjectId) -> Result<Option<Obje
     cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
 }
 
-/// An object without the values of a Secret: that it is there is all that is asked.
+/// A Secret or ConfigMap without its values: that it is there and which keys it has is all that is asked.
 fn without_data(mut object: Object) -> Object {
-    if object.kind() == "Secret" && object.api_version() == "v1" {
+    if matches!(object.kind(), "Secret" | "ConfigMap") && object.api_version() == "v1" {
         let metadata = json!({"name": object.name(), "namespace": object.namespace()});
+        let keys = |field: &str| {
+            let data = object.get(field).and_then(Value::as_object).into_iter().flatten();
+            data.map(|(key, _)| (key.clone(), Value::from(""))).collect::<Vec<_>>()
+        };
+        let data: Map<String, Value> = keys("data").into_iter().chain(keys("binaryData")).collect();
         object.fields_mut().retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind"));
         object.fields_mut().insert("metadata".to_owned(), metadata);
+        object.fields_mut().insert("data".to_owned(), data.into());
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_secrets_are_known_and_values_are_not() {
+        let secret = Object::new(json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "a", "namespace": "b", "annotations": {"x": "hunter2"}},
+            "data": {"token": "aHVudGVyMg=="}}));
+        let kept = without_data(secret.unwrap()).into_value();
+        assert_eq!(kept["data"], json!({"token": ""}));
+        assert!(!kept.to_string().contains("hunter2") && !kept.to_string().contains("aHVudGVyMg"));
+        let empty = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
+        let kept = without_data(Object::new(empty).unwrap());
+        assert_eq!(kept.get("data"), Some(&json!({})));
+    }
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind::{self, Target};
+use super::operator;
 use super::output::{Format, Shape, Writer};
 use super::place::{Scope, Site, say_left_out};
 use super::row::Row;
@@ -45,7 +46,10 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass get ks -n apps                       the Kustomizations of a namespace
   windlass get hr/web -o yaml                   one HelmRelease as YAML
   windlass get all -A --status-selector ready=false
+                                                what reports that it is not ready; windlass why -A says why
   windlass get sources --watch
+
+SINCE is how long it has been as ready as it is, AGE how long it exists.
 
 Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -88,6 +92,21 @@ impl StatusSelector {
         Ok(Self { condition: condition.to_lowercase(), status })
     }
 
+    /// Whether an object does not have the condition, though a controller should have set it.
+    fn has_no_status(&self, object: &Object) -> bool {
+        let has_runs =
+            cause::related::is_reconciled(&object.id()) && !cause::related::has_no_runs(object);
+        has_runs && cause::condition(object, "Ready").is_none() && self.condition == "ready"
+    }
+
+    /// What is said of objects that report nothing: they are neither ready nor not.
+    fn unsaid(&self, count: usize) -> Option<String> {
+        (count > 0).then(|| {
+            let noun = if count == 1 { "object reports" } else { "objects report" };
+            format!("{count} {noun} no condition Ready: `windlass why -A` says why")
+        })
+    }
+
     fn selects(&self, object: &Object) -> bool {
         let conditions = object.get("status").and_then(|it| it["conditions"].as_array());
         let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_lowercase();
@@ -120,9 +139,9 @@ impl Printer {
         let kinds = targets.first().map(|first| &first.resource.gvk);
         let has_kinds = targets.iter().any(|it| Some(&it.resource.gvk) != kinds);
         let mut titles = if has_namespaces { vec!["NAMESPACE"] } else { Vec::new() };
-        titles.extend(["NAME", "READY", "REVISION", "AGE", "SUSPENDED"]);
+        titles.extend(["NAME", "READY", "REVISION", "SINCE", "AGE", "SUSPENDED"]);
         if is_wide {
-            titles.extend(["CREATED", "APPLIED BY", "REASON"]);
+            titles.extend(["APPLIED BY", "REASON"]);
         }
         titles.push("MESSAGE");
         // A wide table is for those who scroll.
@@ -172,12 +191,12 @@ impl Printer {
         cells.push(Cell::coloured(&row.ready, Colour::of_ready(&row.ready)));
         cells.push(Cell::new(&row.revision));
         cells.push(Cell::new(&age(row.since, now)));
+        cells.push(Cell::new(&age(row.created, now)));
         cells.push(match row.is_suspended() {
             true => Cell::coloured(&row.suspended, Some(Colour::Busy)).vital(),
             false => Cell::new(""),
         });
         if self.format == Format::Wide {
-            cells.push(Cell::new(&age(row.created, now)));
             let applier = cause::related::applier(object).map(|id| id.subject());
             cells.push(Cell::new(&applier.unwrap_or_default()));
             cells.push(Cell::new(&row.reason));
@@ -195,7 +214,12 @@ async fn list(
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
     let mut printer = Printer::new(args, targets, Screen::of_stdout());
-    let is_wanted = |object: &Object| selector.is_none_or(|it| it.selects(object));
+    let silent = std::cell::Cell::new(0_usize);
+    let is_wanted = |object: &Object| {
+        let Some(selector) = selector else { return true };
+        silent.set(silent.get() + usize::from(selector.has_no_status(object)));
+        selector.selects(object)
+    };
     let mut left_out = Vec::new();
     for target in targets {
         let now = jiff::Timestamp::now();
@@ -216,12 +240,20 @@ async fn list(
     if !left_out.is_empty() {
         return Ok(ExitCode::from(super::FAILED));
     }
-    if printer.printed == 0 && matches!(args.output, Format::Table | Format::Wide) {
-        let place = match site.namespace.as_str() {
-            "" => "in any namespace".to_owned(),
-            namespace => format!("in namespace {namespace}; -A shows all namespaces"),
-        };
-        say(Mark::Action, &format!("no such objects {place}"));
+    if matches!(args.output, Format::Table | Format::Wide) {
+        if printer.printed == 0 {
+            let place = match site.namespace.as_str() {
+                "" => "in any namespace".to_owned(),
+                namespace => format!("in namespace {namespace}; -A shows all namespaces"),
+            };
+            say(Mark::Action, &format!("no such objects {place}"));
+        }
+        if let Some(text) = selector.and_then(|it| it.unsaid(silent.get())) {
+            say(Mark::Warning, &text);
+        }
+        if let Some(text) = operator::absence(&site.cluster, jiff::Timestamp::now()).await {
+            say(Mark::Warning, &text);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -333,6 +365,18 @@ mod tests {
         let selects = |text| StatusSelector::parse(text).unwrap().selects(&object);
         assert!(selects("ready=false") && selects("Ready=False"));
         assert!(!selects("ready=true") && !selects("stalled=false"));
+        let selector = StatusSelector::parse("ready=false").unwrap();
+        let silent = |kind: &str| {
+            let value = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": kind,
+                "metadata": {"name": "a"}});
+            selector.has_no_status(&Object::new(value).unwrap())
+        };
+        assert!(silent("Receiver") && !silent("Alert") && !selector.has_no_status(&object));
+        assert_eq!(
+            selector.unsaid(2).as_deref(),
+            Some("2 objects report no condition Ready: `windlass why -A` says why")
+        );
+        assert_eq!(selector.unsaid(0), None);
         assert!(
             StatusSelector::parse("ready").is_err()
                 && StatusSelector::parse("ready=maybe").is_err()

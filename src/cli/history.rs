@@ -53,7 +53,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if entries.is_empty() {
-        say(Mark::Action, "nothing has been applied yet");
+        let text = format!(
+            "the status of {} has no history: nothing was applied yet",
+            object.id().subject()
+        );
+        say(Mark::Action, &super::table::clean(&text));
         return Ok(ExitCode::SUCCESS);
     }
     print(&table(&entries, Screen::of_stdout(), jiff::Timestamp::now()))?;

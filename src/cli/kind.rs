@@ -94,7 +94,7 @@ async fn target(cluster: &Cluster, word: &str) -> anyhow::Result<Target> {
 
 /// The kinds that a word names.
 async fn resources_of(cluster: &Cluster, word: &str) -> anyhow::Result<Vec<Resource>> {
-    let word = word.to_lowercase();
+    let word = of_flux(&word.to_lowercase()).to_owned();
     let group: Vec<&Names> = crds::names().filter(|it| is_in(it, &word)).collect();
     if !group.is_empty() {
         let mut found = Vec::new();
@@ -135,6 +135,15 @@ fn is_in(names: &Names, word: &str) -> bool {
 /// named with its group.
 fn called(word: &str) -> Option<&'static Names> {
     crds::names().filter(|it| is_called(it, word)).max_by_key(|it| it.short.len())
+}
+
+/// The word for what `flux` calls otherwise.
+fn of_flux(word: &str) -> &str {
+    match word {
+        "alert-provider" | "alert-providers" => "provider",
+        "source" => "sources",
+        word => word,
+    }
 }
 
 fn is_called(names: &Names, word: &str) -> bool {
@@ -245,6 +254,13 @@ mod tests {
         assert_eq!(operator, "Helmfile.apps.mumoshu.github.io");
         assert_eq!(shown("kustomize.toolkit.fluxcd.io/v1", "Kustomization"), "Kustomization");
         assert_eq!(shown("v1", "ConfigMap"), "ConfigMap");
+    }
+
+    #[test]
+    fn words_of_flux_name_the_same_kinds() {
+        assert_eq!(called(of_flux("alert-providers")).map(|it| it.kind), Some("Provider"));
+        assert!(crds::names().any(|it| is_in(it, of_flux("source"))));
+        assert_eq!(of_flux("ks"), "ks");
     }
 
     #[test]

@@ -218,8 +218,12 @@ async fn tell(
     };
     let sources = containers.iter().map(|container| Source { container, lines: open(container) });
     let sources: Vec<Source<'_>> = sources.collect();
+    let printed = std::cell::Cell::new(false);
     let each = |container: &Container, line: &Line| match show(container, line) {
-        Some(text) => print(&text),
+        Some(text) => {
+            printed.set(true);
+            print(&text)
+        }
         None => Ok(()),
     };
     let failed = match args.follow {
@@ -227,6 +231,9 @@ async fn tell(
         false => in_order(sources, each).await?,
     };
     let left_out: Vec<String> = left_out.into_iter().chain(failed).collect();
+    if !printed.get() && !containers.is_empty() && left_out.is_empty() {
+        say(Mark::Action, "no such lines, in what the running Pods have printed so far");
+    }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }

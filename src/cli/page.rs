@@ -20,8 +20,9 @@ const BEGIN: &str = "# The command line
 `windlass VERB KIND[/NAME]`: a kind is written as its name, its plural or its short name (`kustomization`, `kustomizations`, `ks`), with `.group` where another kind has the same name; `all`, `sources` and `appliers` stand for several. `KIND/NAMESPACE/NAME`, as messages have it, works as well.
 Other kinds of the cluster can be named wherever an object is read, such as `windlass why deployment/web`.
 The program also works as a plugin of kubectl, if it is installed as `kubectl-windlass`.
+Command lines of `flux` are understood where windlass does the same: `-n` before the verb, `get sources git`, `reconcile source git app`, `alert-providers`, `events --for`, `trace --kind`; others are answered with the command that does it.
 
-Tables are cut to the terminal; elsewhere, lines are whole. Colors are used on a terminal only, not if `$NO_COLOR` is set, and nothing is said by them alone. Control characters of names, messages and logs are printed as `\\u{1b}`.
+Tables are cut to the terminal, and a line whose last columns do not fit ends with `…`; elsewhere, lines are whole. Colors are used on a terminal only, not if `$NO_COLOR` is set, and nothing is said by them alone. Control characters of names, messages and logs are printed as `\\u{1b}`.
 Objects that you may not read are omitted and listed on stderr; nothing is concluded from their absence.
 
 | exit status | meaning |

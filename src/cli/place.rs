@@ -1,8 +1,9 @@
 //! Where a command about objects works: cluster, namespaces, time.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use objects::Object;
 use serde_json::Value;
@@ -30,16 +31,13 @@ pub(super) struct Place {
         add = complete::namespaces()
     )]
     namespace: Option<String>,
-    /// How long the command may take
-    #[arg(
-        long,
-        default_value = "5m",
-        value_name = "DURATION",
-        value_parser = parse_duration,
-        help_heading = "Cluster"
-    )]
-    pub(super) timeout: Duration,
+    /// How long the command may take; by default 5m, and without an end where changes are followed
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Cluster")]
+    pub(super) timeout: Option<Duration>,
 }
+
+/// How long a command may take that follows nothing.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The cluster, and one namespace of it or all.
 #[derive(Debug, Clone, Args)]
@@ -73,6 +71,20 @@ impl Scope {
         );
         Ok(())
     }
+
+    /// What is said where there is nothing.
+    pub(super) fn nothing(&self) -> String {
+        let labels = if self.labels.is_empty() { "" } else { " with these labels" };
+        match (self.all_namespaces, &self.place.namespace) {
+            (true, _) => format!("no such objects{labels} in any namespace"),
+            (false, Some(namespace)) => {
+                format!("no such objects{labels} in namespace {namespace}; -A shows all namespaces")
+            }
+            (false, None) => format!(
+                "no such objects{labels} in the namespace of the context; -n names another, -A shows all"
+            ),
+        }
+    }
 }
 
 /// A cluster, and the namespace that a command is about.
@@ -92,23 +104,34 @@ impl Place {
         work: impl AsyncFnOnce(Site) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         block_on(async {
-            let within =
-                tokio::time::timeout(self.timeout, async { work(self.open().await?).await });
-            let text =
-                || format!("the command took longer than {} s (--timeout)", self.timeout.as_secs());
-            within.await.with_context(text)?
+            let limit = self.timeout.unwrap_or(TIMEOUT);
+            let within = tokio::time::timeout(limit, async { work(self.open().await?).await });
+            match within.await {
+                Ok(ended) => ended,
+                Err(_elapsed) => {
+                    bail!("the command took longer than {} s (--timeout)", limit.as_secs())
+                }
+            }
         })
     }
 
-    /// The same without a limit of time, for what follows changes.
+    /// The same for what follows changes: until the limit, if one is given.
     ///
     /// # Errors
     /// That of the command, or that the cluster cannot be reached.
-    pub(super) fn follow<T>(
+    pub(super) fn follow(
         &self,
-        work: impl AsyncFnOnce(Site) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        block_on(async { work(self.open().await?).await })
+        work: impl AsyncFnOnce(Site) -> anyhow::Result<ExitCode>,
+    ) -> anyhow::Result<ExitCode> {
+        block_on(async {
+            let site = self.open().await?;
+            match self.timeout {
+                Some(limit) => {
+                    tokio::time::timeout(limit, work(site)).await.unwrap_or(Ok(ExitCode::SUCCESS))
+                }
+                None => work(site).await,
+            }
+        })
     }
 
     /// Whether -n was given.
@@ -268,6 +291,17 @@ pub(super) fn shown(mut object: Object) -> Object {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_followed_ends_at_the_limit_that_was_given() {
+        use clap::{Command, FromArgMatches as _};
+        let place = |line: &[&str]| {
+            let command = Place::augment_args(Command::new("get").no_binary_name(true));
+            Place::from_arg_matches(&command.get_matches_from(line)).unwrap()
+        };
+        assert_eq!(place(&[]).timeout, None);
+        assert_eq!(place(&["--timeout", "3s"]).timeout, Some(Duration::from_secs(3)));
+    }
 
     #[test]
     fn pages_are_as_long_as_fits_into_memory() {

@@ -1,23 +1,28 @@
-//! `windlass reconcile`: asks for a reconciliation now, and follows it.
+//! `windlass reconcile`: asks for reconciliations now, and follows them.
+//!
+//! Elsewhere: choosing objects (`suspend.rs`), what is said when nothing reacts (`patience.rs`).
 
+use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use cause::{condition, related};
 use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use serde_json::{Map, Value, json};
 
 use super::connection::{Mark, say};
-use super::facts::{resource, unserved};
+use super::facts::{AT_ONCE, resource, unserved};
 use super::kind::{self, Target};
+use super::patience::Patience;
 use super::place::Site;
 use super::release;
 use super::row::Row;
 use super::suspend::{Chosen, change, each};
 use super::table::clean;
-use super::why;
+use super::{FAILED, why};
 use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
 use crate::controllers::kind::REQUESTED_AT;
 
@@ -38,18 +43,23 @@ pub(super) struct Args {
     /// Forget the failures of a HelmRelease, so that it is retried
     #[arg(long)]
     reset: bool,
-    /// Wait until the object is reconciled
+    /// Only ask, and wait for nothing
     #[arg(long)]
+    no_wait: bool,
+    /// The default
+    #[arg(long, hide = true, conflicts_with = "no_wait")]
     wait: bool,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
-  windlass reconcile ks/app -n apps --with-source --wait
-  windlass reconcile hr/web -n apps --reset --wait
-  windlass reconcile sources --all -n apps
-  windlass reconcile helmfile/all -n apps --release db --wait
+  windlass reconcile ks/app -n apps --with-source
+  windlass reconcile hr/web -n apps --reset
+  windlass reconcile sources --all -n apps --no-wait
+  windlass reconcile helmfile/all -n apps --release db
 
-Exit status: 0; 2 if an object was not reconciled, or is not ready with --wait; 3 if the cluster cannot be reached.";
+All requests are made first; then each object is followed until it is reconciled, unless --no-wait is given.
+
+Exit status: 0; 2 if an object was not reconciled, or is not ready afterwards; 3 if the cluster cannot be reached.";
 
 /// How often is read what is waited for.
 const POLL: Duration = Duration::from_millis(500);
@@ -69,50 +79,90 @@ pub(super) enum Awaited {
 /// Nothing is asked for, because something is wrong.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
-        each(&site, &args.chosen, async |target, object| {
-            let subject = clean(&object.id().subject());
-            ensure!(
-                !Row::of(object, jiff::Timestamp::now()).is_suspended(),
-                "it is suspended; `windlass resume` ends that"
-            );
-            let is_release = object.kind() == "HelmRelease";
-            ensure!(
-                is_release || !(args.force || args.reset),
-                "--force and --reset are for HelmReleases"
-            );
-            if args.with_source {
-                for id in chain(&site, object).await? {
-                    let target = target_of(&site, &id).await?;
-                    let source = kind::read(&site, &target).await?;
-                    match no_run(&source) {
-                        Some(why) => say(Mark::Warning, &why),
-                        None => drop(ask(&site, &target, &source, args, true).await?),
-                    }
-                }
+        let asked: RefCell<Vec<Request>> = RefCell::new(Vec::new());
+        let ended = each(&site, &args.chosen, async |target, object| {
+            let of = request(&site, args, target, object).await?;
+            asked.borrow_mut().extend(of);
+            Ok(())
+        });
+        let ended = ended.await?;
+        let asked = asked.into_inner();
+        if args.no_wait {
+            for of in &asked {
+                let subject = clean(&of.object.id().subject());
+                say(Mark::Success, &format!("{subject} will be reconciled"));
             }
-            if let Some(why) = no_run(object) {
-                say(Mark::Warning, &why);
-                return Ok(());
-            }
-            let Some(release) = &args.chosen.release else {
-                ask(&site, target, object, args, args.wait).await?;
-                if !args.wait {
-                    say(Mark::Success, &format!("{subject} will be reconciled"));
-                }
-                return Ok(());
-            };
-            let row = release::named(object, release)?;
-            let token = ask(&site, target, object, args, false).await?;
-            match args.wait {
-                true => await_release(&site, target, object, &row, &token).await,
-                false => {
-                    say(Mark::Success, &format!("{subject} will be reconciled"));
-                    Ok(())
-                }
-            }
-        })
-        .await
+            return Ok(ended);
+        }
+        let all_ready = follow(&site, &asked).await?;
+        Ok(if all_ready { ended } else { ExitCode::from(FAILED) })
     })
+}
+
+/// What was asked for, and is followed.
+struct Request {
+    target: Target,
+    object: Object,
+    token: String,
+    /// The row of the release of a Helmfile that was named.
+    release: Option<Value>,
+}
+
+/// Asks for one object; nothing is followed if it has no run.
+async fn request(
+    site: &Site,
+    args: &Args,
+    target: &Target,
+    object: &Object,
+) -> anyhow::Result<Option<Request>> {
+    ensure!(
+        !Row::of(object, jiff::Timestamp::now()).is_suspended(),
+        "it is suspended; `windlass resume` ends that"
+    );
+    let is_release = object.kind() == "HelmRelease";
+    ensure!(is_release || !(args.force || args.reset), "--force and --reset are for HelmReleases");
+    let release = args.chosen.release.as_ref();
+    let release = release.map(|release| release::named(object, release)).transpose()?;
+    if args.with_source {
+        for id in chain(site, object).await? {
+            let target = target_of(site, &id).await?;
+            let source = kind::read(site, &target).await?;
+            match no_run(&source) {
+                Some(why) => say(Mark::Warning, &why),
+                None => {
+                    let (source, token) = ask(site, &target, &source, args).await?;
+                    await_run(site, &target, &source, Awaited::Request(token)).await?;
+                }
+            }
+        }
+    }
+    if let Some(why) = no_run(object) {
+        say(Mark::Warning, &why);
+        return Ok(None);
+    }
+    let (object, token) = ask(site, target, object, args).await?;
+    Ok(Some(Request { target: target.clone(), object, token, release }))
+}
+
+/// Follows what was asked for to its end, several at once; whether all of it is ready.
+async fn follow(site: &Site, asked: &[Request]) -> anyhow::Result<bool> {
+    let all = asked.iter().map(async |of| {
+        let Request { target, object, token, release } = of;
+        match release {
+            Some(row) => await_release(site, target, object, row, token).await,
+            None => await_run(site, target, object, Awaited::Request(token.clone())).await,
+        }
+    });
+    let mut all = stream::iter(all).buffered(AT_ONCE).zip(stream::iter(asked));
+    let mut all_ready = true;
+    while let Some((done, of)) = all.next().await {
+        if let Err(error) = done {
+            all_ready = false;
+            let subject = of.object.id().subject();
+            say(Mark::Failure, &clean(&format!("{subject}: {error:#}")));
+        }
+    }
+    Ok(all_ready)
 }
 
 /// Why an object has no run to ask for or to wait for; none if it has.
@@ -154,13 +204,13 @@ async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<Target> {
     Ok(Target { resource, namespace: Some(id.namespace.clone()), name: Some(id.name.clone()) })
 }
 
+/// Asks for a run; returns the object with the request, and its token.
 async fn ask(
     site: &Site,
     target: &Target,
     object: &Object,
     args: &Args,
-    waits: bool,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<(Object, String)> {
     let token = jiff::Timestamp::now().to_string();
     let mut annotations = Map::new();
     annotations.insert(REQUESTED_AT.to_owned(), token.clone().into());
@@ -173,10 +223,7 @@ async fn ask(
     }
     let patch = json!({"metadata": {"annotations": annotations}});
     let changed = change(site, target, object, &patch).await?;
-    if waits {
-        await_run(site, target, &changed, Awaited::Request(token.clone())).await?;
-    }
-    Ok(token)
+    Ok((changed, token))
 }
 
 /// Follows one release of a Helmfile until a requested run has come to an end with it.
@@ -190,10 +237,12 @@ async fn await_release(
     let (id, name) = (object.id(), release::full_name(row));
     say(Mark::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
     let awaited = Awaited::Request(token.to_owned());
+    let mut patience = Patience::with(object);
     loop {
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
             bail!("it was deleted");
         };
+        patience.look(&now);
         let row = release::named(&now, &name)?;
         let message = clean(row["message"].as_str().unwrap_or_default());
         match row["state"].as_str().filter(|_| is_handled(&now, &awaited)) {
@@ -221,10 +270,12 @@ pub(super) async fn await_run(
     let subject = clean(&id.subject());
     let mut told = String::new();
     say(Mark::Action, &format!("reconciling {subject}"));
+    let mut patience = Patience::with(object);
     loop {
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
             bail!("it was deleted");
         };
+        patience.look(&now);
         if is_handled(&now, &awaited)
             && let Some(ready) = condition(&now, "Ready").filter(|said| said.status != "Unknown")
         {
@@ -232,7 +283,7 @@ pub(super) async fn await_run(
                 say(Mark::Success, &format!("{subject}: {}", clean(ready.message)));
                 return Ok(());
             }
-            bail!("{}", why::line(site, &id).await?);
+            bail!("{}{}", why::line(site, &id).await?, reset(&now).unwrap_or_default());
         }
         if Row::of(&now, jiff::Timestamp::now()).is_suspended() {
             bail!("it was suspended meanwhile; `windlass resume` ends that");
@@ -245,6 +296,19 @@ pub(super) async fn await_run(
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// How a release is retried whose retries are exhausted: another request alone changes nothing.
+fn reset(object: &Object) -> Option<String> {
+    let said =
+        condition(object, "Ready").filter(|said| cause::reason::is_exhausted(said.reason))?;
+    let (namespace, name) = (object.namespace(), object.name());
+    (object.kind() == "HelmRelease").then(|| {
+        format!(
+            "; {}: it is not retried before `windlass reconcile hr/{name} -n {namespace} --reset`",
+            said.reason
+        )
+    })
 }
 
 fn is_handled(object: &Object, awaited: &Awaited) -> bool {
@@ -282,6 +346,20 @@ mod tests {
         let awaited = Awaited::Request("now".to_owned());
         assert!(!is_handled(&object(&json!({"lastHandledReconcileAt": "before"})), &awaited));
         assert!(is_handled(&object(&json!({"lastHandledReconcileAt": "now"})), &awaited));
+    }
+
+    #[test]
+    fn a_release_whose_retries_are_exhausted_names_the_way_to_try_again() {
+        let release = |kind: &str, reason: &str| {
+            let value = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": kind,
+                "metadata": {"name": "web", "namespace": "apps"},
+                "status": {"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}});
+            reset(&Object::new(value).unwrap())
+        };
+        let text = release("HelmRelease", "RetriesExceeded").unwrap();
+        assert!(text.contains("`windlass reconcile hr/web -n apps --reset`"), "{text}");
+        assert_eq!(release("HelmRelease", "InstallFailed"), None);
+        assert_eq!(release("Kustomization", "RetriesExceeded"), None);
     }
 
     #[test]

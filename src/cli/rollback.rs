@@ -1,8 +1,11 @@
 //! `windlass rollback`: takes a release back to an earlier revision, and keeps it there until it is resumed.
 //!
-//! The operator rolls back, with its hooks, waits and audit; this command suspends, asks for it by annotation, and says what to
-//! commit. Elsewhere: the annotation (`reconcile::Rollback`), one release of a Helmfile (`release.rs`).
+//! The operator rolls back, with its hooks, waits and audit; this command suspends and asks for it by annotation. Below: what to
+//! commit (`rollback/commit.rs`). Elsewhere: the annotation (`reconcile::Rollback`), one release of a Helmfile (`release.rs`).
 
+mod commit;
+
+use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
 use super::kind::{self, Target};
+use super::patience::Patience;
 use super::place::{Place, Site};
 use super::suspend::{by, change};
 use super::table::clean;
@@ -74,48 +78,67 @@ struct Found {
 /// # Errors
 /// There is no such release or revision, or the rollback failed.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    args.place.run(async |site| {
-        let target = kind::one(&site.cluster, &args.what).await?;
-        let owner = match &args.owner {
-            Some(owner) => owner.clone(),
-            None => site.cluster.own_name().await.context("name who rolls back with --owner")?,
-        };
-        let found = read(&site, &target, args.release.as_deref()).await?;
-        // What cannot be done is refused before anything is suspended.
-        let asked = wanted(&found, args.to)?;
-        is_stored(&site, &found, asked.to).await?;
-        let reason = match &args.reason {
-            Some(reason) => format!("rolled back to revision {}: {reason}", asked.to),
-            None => format!("rolled back to revision {}", asked.to),
-        };
-        suspend(&site, &target, &found, &owner, &reason).await?;
-        let (subject, name) = (clean(&found.owner.id().subject()), found.release());
-        say(Mark::Success, &clean(&format!("{} is suspended", found.title())));
-        let found = at_rest(&site, &target, name.as_deref()).await?;
-        let asked = Rollback { to: asked.to, ..wanted(&found, Some(asked.to))? };
-        let annotation = asked.annotation(name.as_deref());
-        let patch = json!({"metadata": {"annotations": {ROLLBACK: annotation}}});
-        change(&site, &target, &found.owner, &patch).await?;
-        let text = format!("{subject}: rolling back from revision {} to {}", asked.from, asked.to);
-        say(Mark::Action, &text);
-        let (done, made) = done(&site, &target, name.as_deref(), asked).await?;
-        let version = &made["version"];
-        // One that had begun before the suspension was seen.
-        ensure!(
-            made["action"] == "rollback",
-            "another operation made revision {version} meanwhile, so that nothing was rolled back: run this again"
-        );
-        if made["status"] != "deployed" {
-            let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
-            let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
-            say(Mark::Failure, &clean(&text));
-            return Ok(ExitCode::from(FAILED));
-        }
-        let text = format!("{subject}: revision {version} is what revision {} was", asked.to);
-        say(Mark::Success, &text);
-        print(&clean_lines(&advice(&done, &made, &found, asked)))?;
-        Ok(ExitCode::SUCCESS)
-    })
+    // What is said if this ends after the suspension and before the rollback.
+    let suspended: RefCell<Option<String>> = RefCell::new(None);
+    let ended = args.place.run(async |site| roll_back(&site, args, &suspended).await);
+    if !matches!(&ended, Ok(status) if *status == ExitCode::SUCCESS)
+        && let Some(text) = suspended.into_inner()
+    {
+        say(Mark::Warning, &text);
+    }
+    ended
+}
+
+async fn roll_back(
+    site: &Site,
+    args: &Args,
+    suspended: &RefCell<Option<String>>,
+) -> anyhow::Result<ExitCode> {
+    let target = kind::one(&site.cluster, &args.what).await?;
+    let owner = match &args.owner {
+        Some(owner) => owner.clone(),
+        None => site.cluster.own_name().await.context("name who rolls back with --owner")?,
+    };
+    let found = read(site, &target, args.release.as_deref()).await?;
+    // What cannot be done is refused before anything is suspended.
+    let asked = wanted(&found, args.to)?;
+    is_stored(site, &found, asked.to).await?;
+    let reason = match &args.reason {
+        Some(reason) => format!("rolled back to revision {}: {reason}", asked.to),
+        None => format!("rolled back to revision {}", asked.to),
+    };
+    suspend(site, &target, &found, &owner, &reason).await?;
+    let (subject, name) = (clean(&found.owner.id().subject()), found.release());
+    let title = found.title();
+    *suspended.borrow_mut() =
+        Some(clean(&format!("{title} stays suspended until `{}`", found.resumption())));
+    say(Mark::Success, &clean(&format!("{title} is suspended")));
+    let found = at_rest(site, &target, name.as_deref(), &found).await?;
+    let asked = Rollback { to: asked.to, ..wanted(&found, Some(asked.to))? };
+    let annotation = asked.annotation(name.as_deref());
+    let patch = json!({"metadata": {"annotations": {ROLLBACK: annotation}}});
+    change(site, &target, &found.owner, &patch).await?;
+    let text = format!("{subject}: rolling back from revision {} to {}", asked.from, asked.to);
+    say(Mark::Action, &text);
+    let (done, made) = done(site, &target, &found, asked).await?;
+    let version = &made["version"];
+    // One that had begun before the suspension was seen.
+    ensure!(
+        made["action"] == "rollback",
+        "another operation made revision {version} meanwhile, so that nothing was rolled back: run this again"
+    );
+    if made["status"] != "deployed" {
+        let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
+        let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
+        say(Mark::Failure, &clean(&text));
+        return Ok(ExitCode::from(FAILED));
+    }
+    let text = format!("{subject}: revision {version} has the contents of revision {}", asked.to);
+    say(Mark::Success, &text);
+    let known = commit::known(site, &found, asked).await;
+    let text = commit::advice(&done, &made, &found, asked, &known);
+    print(&clean_lines(&text))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Every line without control characters.
@@ -134,10 +157,24 @@ impl Found {
         self.release().map_or_else(|| subject.clone(), |it| format!("release {it} of {subject}"))
     }
 
+    /// The command that resumes it.
+    fn resumption(&self) -> String {
+        let id = self.owner.id();
+        let release = self.release().map(|it| format!(" --release {it}")).unwrap_or_default();
+        let (kind, namespace) = (id.kind.to_lowercase(), &id.namespace);
+        format!("windlass resume {kind}/{} -n {namespace}{release}", id.name)
+    }
+
     /// The status of the release.
     fn status(&self) -> Value {
         let row = self.row.as_ref().map(|row| row["status"].clone());
         row.or_else(|| self.owner.get("status").cloned()).unwrap_or_default()
+    }
+
+    /// Whether it is in another cluster.
+    fn is_remote(&self) -> bool {
+        let context = self.row.as_ref().and_then(|row| row["kubeContext"].as_str());
+        cause::related::is_elsewhere(&self.owner) || context.is_some_and(|it| !it.is_empty())
     }
 
     /// Its revisions that the status knows, the newest first.
@@ -220,14 +257,9 @@ fn wanted(found: &Found, to: Option<i64>) -> anyhow::Result<Rollback> {
 /// It is not; names those that are.
 async fn is_stored(site: &Site, found: &Found, to: i64) -> anyhow::Result<()> {
     let (status, history) = (found.status(), found.history());
-    let is_remote = found.owner.get("spec").is_some_and(|it| it["kubeConfig"].is_object())
-        || found
-            .row
-            .as_ref()
-            .is_some_and(|row| row["kubeContext"].as_str().is_some_and(|it| !it.is_empty()));
     let place =
         status["storageNamespace"].as_str().zip(history.first().and_then(|it| it["name"].as_str()));
-    let Some((namespace, name)) = place.filter(|_| !is_remote) else { return Ok(()) };
+    let Some((namespace, name)) = place.filter(|_| !found.is_remote()) else { return Ok(()) };
     let selector = format!("owner=helm,name={name}");
     // The operator reads them in any case.
     let secrets = site.cluster.list_of_kind(&Gvk::new("v1", "Secret"), namespace, &selector).await;
@@ -261,9 +293,16 @@ async fn suspend(
 }
 
 /// Waits until no operation is under way; returns the release.
-async fn at_rest(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Result<Found> {
+async fn at_rest(
+    site: &Site,
+    target: &Target,
+    name: Option<&str>,
+    before: &Found,
+) -> anyhow::Result<Found> {
+    let mut patience = Patience::with(&before.owner);
     loop {
         let found = read(site, target, name).await?;
+        patience.look(&found.owner);
         if found.is_at_rest() {
             return Ok(found);
         }
@@ -275,11 +314,14 @@ async fn at_rest(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Re
 async fn done(
     site: &Site,
     target: &Target,
-    name: Option<&str>,
+    before: &Found,
     asked: Rollback,
 ) -> anyhow::Result<(Found, Value)> {
+    let name = before.release();
+    let mut patience = Patience::with(&before.owner);
     loop {
-        let found = read(site, target, name).await?;
+        let found = read(site, target, name.as_deref()).await?;
+        patience.look(&found.owner);
         let made = asked.from.saturating_add(1);
         let history = found.history();
         let is_made = |it: &&Value| it["version"].as_i64() == Some(made);
@@ -291,53 +333,16 @@ async fn done(
     }
 }
 
-/// What to commit, so that a resumed release stays as it is.
-fn advice(done: &Found, made: &Value, before: &Found, asked: Rollback) -> String {
-    let history = before.history();
-    let newest = history.first().cloned().unwrap_or_default();
-    let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
-    let (chart, version) = (text(made, "chartName"), text(made, "chartVersion"));
-    let (name, namespace) = (text(made, "name"), text(made, "namespace"));
-    let mut lines = vec!["to keep it, commit:".to_owned()];
-    let spec = done.owner.get("spec").cloned().unwrap_or_default();
-    if version == text(&newest, "chartVersion") && chart == text(&newest, "chartName") {
-        lines.push(format!("  the chart stays {chart} {version}"));
-    } else if done.row.is_some() {
-        lines.push(format!("  the release's version: {version} of chart {chart}, in the helmfile"));
-    } else if spec["chart"].is_object() {
-        lines.push(format!("  spec.chart.spec.version: {version} of chart {chart}"));
-    } else {
-        let of = ["kind", "name"].map(|key| text(&spec["chartRef"], key)).join("/");
-        let digest = text(made, "ociDigest");
-        let digest = if digest.is_empty() { digest } else { format!(" ({digest})") };
-        lines.push(format!("  chart {chart} {version}{digest} in {of}"));
-    }
-    match made["configDigest"] == newest["configDigest"] {
-        true => lines.push("  the values are the same in both revisions".to_owned()),
-        false => lines.push(format!(
-            "  the values of revision {to}: helm get values {name} -n {namespace} --revision {to}",
-            to = asked.to
-        )),
-    }
-    let id = done.owner.id();
-    let release = done.release().map(|it| format!(" --release {it}")).unwrap_or_default();
-    let (kind, at) = (id.kind.to_lowercase(), &id.namespace);
-    lines.push(format!("then: windlass resume {kind}/{} -n {at}{release}", id.name));
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
-    use expect_test::expect;
-
     use super::*;
 
-    fn revision(version: i64, status: &str, chart: &str, values: &str) -> Value {
+    pub(super) fn revision(version: i64, status: &str, chart: &str, values: &str) -> Value {
         json!({"version": version, "status": status, "chartName": "shop", "chartVersion": chart,
             "configDigest": values, "name": "web", "namespace": "apps"})
     }
 
-    fn release(spec: &Value, history: &[Value]) -> Found {
+    pub(super) fn release(spec: &Value, history: &[Value]) -> Found {
         let owner = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "web", "namespace": "apps"}, "spec": spec,
             "status": {"history": history, "storageNamespace": "apps"}});
@@ -363,36 +368,5 @@ mod tests {
         assert!(wanted(&only, None).unwrap_err().to_string().contains("name one with --to"));
         let none = release(&json!({}), &[]);
         assert!(wanted(&none, None).unwrap_err().to_string().contains("was not released yet"));
-    }
-
-    #[test]
-    fn the_advice_names_what_to_commit() {
-        let before =
-            [revision(5, "deployed", "2.0.0", "b"), revision(4, "superseded", "1.0.0", "a")];
-        let made = revision(6, "deployed", "1.0.0", "a");
-        let asked = Rollback { from: 5, to: 4 };
-        let of = |spec: &Value, made: &Value| {
-            advice(&release(spec, &[]), made, &release(spec, &before), asked)
-        };
-        let chart = json!({"chart": {"spec": {"chart": "shop"}}});
-        expect![[r#"
-            to keep it, commit:
-              spec.chart.spec.version: 1.0.0 of chart shop
-              the values of revision 4: helm get values web -n apps --revision 4
-            then: windlass resume helmrelease/web -n apps"#]]
-        .assert_eq(&of(&chart, &made));
-        let reference = json!({"chartRef": {"kind": "OCIRepository", "name": "shop"}});
-        expect![[r#"
-            to keep it, commit:
-              chart shop 1.0.0 in OCIRepository/shop
-              the values of revision 4: helm get values web -n apps --revision 4
-            then: windlass resume helmrelease/web -n apps"#]]
-        .assert_eq(&of(&reference, &made));
-        expect![[r#"
-            to keep it, commit:
-              the chart stays shop 2.0.0
-              the values are the same in both revisions
-            then: windlass resume helmrelease/web -n apps"#]]
-        .assert_eq(&of(&chart, &revision(6, "deployed", "2.0.0", "b")));
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Row {
     pub(super) message: String,
     /// What it has or applied; digests are cut.
     pub(super) revision: String,
-    /// Since when it has that revision.
+    /// Since when it is as ready as it says; without a condition, since when it has that revision.
     pub(super) since: Option<Time>,
     /// Who suspended it, until when; empty if nobody did.
     pub(super) suspended: String,
@@ -29,13 +29,24 @@ impl Row {
         let said = condition(object, "Ready");
         let text = |of: fn(Said<'_>) -> &str| said.map(of).unwrap_or_default().to_owned();
         let (revision, since) = revision(object);
+        let suspended = suspension(object, now);
+        // What is said of an older spec says nothing of this one.
+        let is_old = suspended.is_empty() && said.is_some_and(|it| is_of_older_spec(object, it));
+        let message = match is_old {
+            true => format!(
+                "generation {} of its spec has not been reconciled yet",
+                object.generation()
+            ),
+            false => asked(object).unwrap_or_else(|| text(|it| it.message)),
+        };
+        let ready = text(|it| it.status);
         Self {
-            ready: text(|it| it.status),
+            ready: if is_old && ready == "True" { "Unknown".to_owned() } else { ready },
             reason: text(|it| it.reason),
-            message: asked(object).unwrap_or_else(|| text(|it| it.message)),
+            message,
             revision: short(&revision),
-            since,
-            suspended: suspension(object, now),
+            since: said.and_then(|it| it.since).or(since),
+            suspended,
             created: time(object.meta("creationTimestamp")),
         }
     }
@@ -44,6 +55,12 @@ impl Row {
     pub(super) fn is_suspended(&self) -> bool {
         !self.suspended.is_empty()
     }
+}
+
+/// Whether a condition is about an older generation than the newest.
+fn is_of_older_spec(object: &Object, said: Said<'_>) -> bool {
+    let observed = object.get("status").and_then(|it| it["observedGeneration"].as_i64());
+    said.generation.or(observed).is_some_and(|seen| seen < object.generation())
 }
 
 /// What a LifecycleEvent asks, and how far its answer is.
@@ -133,6 +150,25 @@ mod tests {
         assert_eq!(row.revision, "main@sha1:01234567");
         assert_eq!(row.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
         assert!(!row.is_suspended() && row.ready.is_empty());
+    }
+
+    #[test]
+    fn what_is_said_of_an_older_spec_is_not_taken_for_the_newest() {
+        let of = |generation: i64, suspend: bool| {
+            let ready = json!({"type": "Ready", "status": "True", "reason": "X", "message": "applied",
+                "observedGeneration": 1, "lastTransitionTime": "2026-11-24T11:00:00Z"});
+            row(
+                json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "generation": generation},
+                "spec": {"suspend": suspend}, "status": {"observedGeneration": 1, "conditions": [ready]}}),
+            )
+        };
+        let current = of(1, false);
+        assert_eq!((current.ready.as_str(), current.message.as_str()), ("True", "applied"));
+        assert_eq!(current.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
+        let old = of(2, false);
+        assert_eq!(old.ready, "Unknown");
+        assert_eq!(old.message, "generation 2 of its spec has not been reconciled yet");
+        assert_eq!(of(2, true).ready, "True", "it is suspended, and says so");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use clap::{Args as ClapArgs, Command};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 
+use super::connection::OutputError;
+
 /// The flags of `windlass completion`.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 #[command(after_help = "For example, in ~/.bashrc:\n  source <(windlass completion bash)")]
@@ -34,8 +36,8 @@ pub(super) const VARIABLE: &str = "WINDLASS_COMPLETE";
 /// # Errors
 /// When nobody reads it.
 pub(super) fn complete(args: Completion) -> anyhow::Result<()> {
-    std::io::stdout().lock().write_all(&script(args.shell)?)?;
-    Ok(())
+    let script = script(args.shell)?;
+    std::io::stdout().lock().write_all(&script).context(OutputError)
 }
 
 /// A script that asks the program, which knows the cluster.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::connection::print;
+use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::place::{Scope, say_left_out};
@@ -77,6 +77,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     if report(&counts, args.output)?.is_none() {
         print(&table(&counts, Screen::of_stdout()))?;
+        if counts.iter().all(|it| it.total == 0) && left_out.is_empty() {
+            say(Mark::Action, &args.scope.nothing());
+        }
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })

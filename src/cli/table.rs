@@ -127,6 +127,8 @@ pub(super) struct Table {
 const GAP: usize = 2;
 /// How much of a vital text a line has to have room for, in characters.
 const LEGIBLE: usize = 24;
+/// The end of a line whose last columns do not fit.
+const LEFT_OUT: &str = " …";
 /// Spaces before what has a line of its own.
 const INDENT: usize = 4;
 
@@ -160,10 +162,19 @@ impl Table {
         out
     }
 
+    /// How much of a line is for columns, and whether a sign has to follow that some of them do not fit.
+    fn room(&self) -> (usize, bool) {
+        let most = self.screen.width.unwrap_or(usize::MAX);
+        let before = self.widths.iter().rev().skip(1).map(|width| width + GAP).sum::<usize>();
+        let is_cut = before >= most && most > LEFT_OUT.chars().count();
+        (if is_cut { most - LEFT_OUT.chars().count() } else { most }, is_cut)
+    }
+
     fn line(&self, row: &[Cell], out: &mut String) {
         let (mut used, mut gap) = (0, 0);
-        let most = self.screen.width.unwrap_or(usize::MAX);
+        let (most, is_cut) = self.room();
         let mut below = Vec::new();
+        let mut leaves_out = false;
         for (at, cell) in row.iter().enumerate() {
             let left = most.saturating_sub(used + gap);
             if cell.is_vital && cell.width() > left && left < LEGIBLE {
@@ -171,6 +182,7 @@ impl Table {
                 continue;
             }
             if left == 0 {
+                leaves_out |= is_cut;
                 continue;
             }
             let text = cut(&cell.text, left);
@@ -179,7 +191,7 @@ impl Table {
             used += gap + width;
             gap = self.widths.get(at).map_or(0, |column| column.saturating_sub(width)) + GAP;
         }
-        let _ = writeln!(out);
+        let _ = writeln!(out, "{}", if leaves_out { LEFT_OUT } else { "" });
         for (at, cell) in below {
             let title = self.titles.get(at).map(|it| it.to_lowercase()).unwrap_or_default();
             let text = self.screen.wrapped(&format!("{title}: {}", cell.text), INDENT);
@@ -275,6 +287,15 @@ mod tests {
             text,
             "NAME      READY  MESSAGE\nweb       True   a long messa…\ndatabase  False  -\n"
         );
+    }
+
+    #[test]
+    fn a_line_says_that_columns_do_not_fit() {
+        let rows = [row(&["web", "a-long-revision", "True"]), row(&["db", "b", "False"])];
+        let text = Table::new(&["NAME", "REVISION", "READY"], screen(18)).page(&rows);
+        assert_eq!(text, "NAME  REVISION …\nweb   a-long-re… …\ndb    b …\n");
+        let text = Table::new(&["NAME", "REVISION", "READY"], screen(28)).page(&rows);
+        assert!(!text.contains('…'), "{text}");
     }
 
     #[test]

@@ -23,6 +23,12 @@ pub(super) struct Args {
     /// The object, of any kind
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
+    /// Kind of the object, as `flux trace` has it
+    #[arg(long, hide = true, value_name = "KIND")]
+    kind: Option<String>,
+    /// Group and version of the kind, as `flux trace` has it
+    #[arg(long, hide = true, requires = "kind", value_name = "GROUP/VERSION")]
+    api_version: Option<String>,
     #[command(flatten)]
     place: Place,
     /// Format
@@ -66,7 +72,7 @@ struct Stop {
 /// The object cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stops = args.place.run(async |site| {
-        let target = kind::one(&site.cluster, &args.what).await?;
+        let target = kind::one(&site.cluster, &words(args)).await?;
         let object = kind::read(&site, &target).await?;
         way(&site, object).await
     })?;
@@ -74,6 +80,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         print(&text(&stops, Screen::of_stdout()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The kind and the name: `KIND/NAME`, or the flags of `flux trace`.
+fn words(args: &Args) -> Vec<String> {
+    let Some(kind) = &args.kind else { return args.what.clone() };
+    let group = args.api_version.as_deref().and_then(|it| it.split_once('/'));
+    let kind = group.map_or_else(|| kind.clone(), |(group, _)| format!("{kind}.{group}"));
+    [vec![kind], args.what.clone()].concat()
 }
 
 async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {

@@ -237,8 +237,12 @@ fn describe(id: &ObjectId, read: Read) -> Branch {
                 ("Current".to_owned(), String::new(), String::new())
             }
             Ok(report) => {
-                let trouble = cause::pod::trouble(object).map(|it| it.to_string());
-                (report.status.to_string(), trouble.unwrap_or(report.message), String::new())
+                let trouble = cause::pod::trouble(object).map(|it| it.within_pod());
+                (
+                    report.status.to_string(),
+                    trouble.unwrap_or_else(|| report.words().to_owned()),
+                    String::new(),
+                )
             }
             Err(error) => ("Unknown".to_owned(), error.to_string(), String::new()),
         },

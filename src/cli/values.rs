@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::complete;
-use super::connection::print;
+use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::place::{Place, Site};
@@ -92,6 +92,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Format::Table => {
             print(&table(&shown, Screen::of_stdout()))?;
+            if shown.is_empty() {
+                say(Mark::Action, "neither spec.values nor spec.valuesFrom sets a value");
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,9 +1,9 @@
 //! `windlass version`: which windlass this is.
 
-use std::io::Write as _;
-
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
+
+use super::connection::print;
 
 /// The flags of `windlass version`.
 #[derive(Debug, Clone, Copy, ClapArgs)]
@@ -11,6 +11,9 @@ pub(super) struct Args {
     /// Format
     #[arg(short, long, value_enum, default_value_t = Format::Text, hide_default_value = true)]
     output: Format,
+    /// No effect: no cluster is asked
+    #[arg(long, hide = true)]
+    client: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -82,8 +85,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&version)?),
         Format::Yaml => goyaml::emit(&serde_json::to_value(&version)?)?,
     };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
+    print(&text)
 }
 
 #[cfg(test)]

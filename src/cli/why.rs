@@ -1,6 +1,9 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
-//! Here: the screen. Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`facts.rs`).
+//! Here: the screen. Below: everything that is not ready (`why/every.rs`). Elsewhere: the walk to the cause (engine `cause`),
+//! fetching its facts (`facts.rs`).
+
+mod every;
 
 use std::process::ExitCode;
 
@@ -14,41 +17,56 @@ use serde::Serialize;
 use super::complete;
 use super::connection::print;
 use super::facts::Facts;
-use super::kind;
+use super::kind::{self, Target};
+use super::operator;
 use super::output::{ReportFormat, report};
-use super::place::{Place, Site};
+use super::place::{Scope, Site};
 use super::table::{Colour, Screen, age, clean, cut};
 
 /// The flags of `windlass why`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
-    /// The object
-    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
+    /// The object; without a name everything of the kind, or of all kinds, that is not ready
+    #[arg(num_args = 0..=2, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    scope: Scope,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     output: ReportFormat,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
+  windlass why -A                               everything that is not ready, grouped by its cause
   windlass why ks/app -n apps                   why a Kustomization is not ready
   windlass why hr web -n apps -o json           the same of a HelmRelease, for machines
   windlass why deployment/web -n apps           also of what was applied
 
-The first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
+Of one object, the first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
 object itself reports, then the objects that it applied, down to Pod, container and its last lines.
 
-Exit status: 0 if the object is ready; 1 if it is not ready, or a cause was found; 2 if the object could not be read; 3 if
-the cluster cannot be reached.";
+Without a name, objects are examined that do not report to be ready; name one to examine what it applied, too.
 
-/// Explains an object.
+Exit status: 0 if the object is ready, or nothing reports that it is not; 1 if it is not ready, or a cause was found; 2 if
+something could not be read; 3 if the cluster cannot be reached.";
+
+/// Explains an object, or everything that is not ready.
 ///
 /// # Errors
 /// It does not exist, or the API server did not respond.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let why = args.place.run(async |site| explain(&site, &args.what).await)?;
+    args.scope.place.run(async |site| {
+        if let Some(targets) = every::targets(&site, &args.what).await? {
+            return every::run(site, args, &targets).await;
+        }
+        one(&site, args).await
+    })
+}
+
+async fn one(site: &Site, args: &Args) -> anyhow::Result<ExitCode> {
+    let target = kind::one(&site.cluster, &args.what).await?;
+    args.scope.check(std::slice::from_ref(&target))?;
+    let why = explain(site, &target).await?;
     if report(&Summed { summary: why.line(), why: &why }, args.output)?.is_none() {
         print(&screen(&why, Screen::of_stdout(), jiff::Timestamp::now()))?;
     }
@@ -67,18 +85,22 @@ struct Summed<'w> {
     why: &'w Why,
 }
 
-async fn explain(site: &Site, words: &[String]) -> anyhow::Result<Why> {
-    let target = kind::one(&site.cluster, words).await?;
-    let (namespace, name) = (site.namespace_of(&target), target.name.clone().unwrap_or_default());
+async fn explain(site: &Site, target: &Target) -> anyhow::Result<Why> {
+    let (namespace, name) = (site.namespace_of(target), target.name.clone().unwrap_or_default());
     let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
-        let text = kind::absent(site, &target).await.to_string();
+        let text = kind::absent(site, target).await.to_string();
         let is_known = !text.ends_with("does not exist");
         bail!("{text}{}", if is_known { "" } else { UNAPPLIED });
     };
     let mut facts = Facts::new(&site.cluster);
     let id = object.id();
     facts.knows(&target.resource, object);
-    facts.explain(&id).await
+    let mut why = facts.explain(&id).await?;
+    if cause::related::is_reconciled(&id) {
+        let absence = operator::absence(&site.cluster, jiff::Timestamp::now());
+        why.remarks.extend(absence.await);
+    }
+    Ok(why)
 }
 
 /// What is said of an object that is not there and has no like.
@@ -168,7 +190,7 @@ mod tests {
             cause: Some(Cause {
                 object: id("Pod", "web-1"),
                 problem: Problem::Container,
-                text: "container 'app' of Pod web-1 CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed \
+                text: "container 'app' CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed \
                        container"
                     .to_owned(),
                 since,
@@ -196,9 +218,8 @@ mod tests {
     #[test]
     fn the_first_line_names_the_cause_and_the_screen_says_what_to_do() {
         expect![[r#"
-            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' of Pod
-              web-1 CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed
-              container
+            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app'
+              CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed container
             because  Kustomization/apps/shop (5m): HealthCheckFailed: timeout waiting for
                      Deployment/apps/web
                      Deployment/apps/web (5m): InProgress: Available: 0/1
@@ -212,8 +233,8 @@ mod tests {
         "#]]
         .assert_eq(&at(80));
         expect![[r#"
-            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' of Pod web-1 CrashLoopBackOff (exit code 1): back-off 5m0s
-              restarting failed container
+            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed
+              container
             because  Kustomization/apps/shop (5m): HealthCheckFailed: timeout waiting for Deployment/apps/web
                      Deployment/apps/web (5m): InProgress: Available: 0/1
             since    5m ago (2026-11-24T11:55:00Z)

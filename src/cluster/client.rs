@@ -15,7 +15,7 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection as Connected, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{self, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sources::http::Egress;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
@@ -63,16 +63,17 @@ impl Access<'_> {
             user: owned(self.user),
         };
         let is_chosen = self.context.or(self.cluster).or(self.user).is_some();
-        let mut config = match (self.kubeconfig, is_chosen) {
-            (Some(path), _) => {
-                let kubeconfig = Kubeconfig::read_from(path)
-                    .map_err(|e| anyhow::anyhow!("kubeconfig {}: {e}", path.display()))?;
+        let mut config = match self.kubeconfig {
+            None if !is_chosen => Config::infer().await.map_err(|error| {
+                let why = read_kubeconfig(None).err().map(|it| it.to_string());
+                let why = why.unwrap_or_else(|| error.to_string());
+                anyhow::anyhow!("no cluster configured ({why}): set --kubeconfig or $KUBECONFIG")
+            })?,
+            path => {
+                let kubeconfig = read_kubeconfig(path)?;
+                self.check(&kubeconfig)?;
                 Config::from_custom_kubeconfig(kubeconfig, &options).await?
             }
-            (None, true) => Config::from_kubeconfig(&options).await?,
-            (None, false) => Config::infer().await.map_err(|e| {
-                anyhow::anyhow!("no cluster configured ({e}): set --kubeconfig or $KUBECONFIG")
-            })?,
         };
         if let Some(user) = self.impersonate {
             config.auth_info.impersonate = Some(user.to_owned());
@@ -82,6 +83,40 @@ impl Access<'_> {
         }
         Ok(config)
     }
+
+    /// Refuses names that a kubeconfig does not have, and says which it has.
+    fn check(&self, kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
+        let contexts = kubeconfig.contexts.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
+        let clusters = kubeconfig.clusters.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
+        let users = kubeconfig.auth_infos.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
+        for (what, name, names) in [
+            ("context", self.context, contexts),
+            ("cluster", self.cluster, clusters),
+            ("user", self.user, users),
+        ] {
+            if let Some(name) = name.filter(|name| !names.contains(name)) {
+                anyhow::bail!("the kubeconfig has no {what} `{name}`: it has {}", names.join(", "));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a kubeconfig: that at a path, or what `$KUBECONFIG` names.
+fn read_kubeconfig(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
+    let read = match path {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    read.map_err(|error| match error {
+        config::KubeconfigError::ReadConfig(error, path) => {
+            anyhow::anyhow!("cannot read kubeconfig {}: {error}", path.display())
+        }
+        other => match path {
+            Some(path) => anyhow::anyhow!("kubeconfig {}: {other}", path.display()),
+            None => anyhow::anyhow!("the kubeconfig cannot be read: {other}"),
+        },
+    })
 }
 
 /// Connects to a cluster. Sends nothing yet.
@@ -439,6 +474,17 @@ impl Cluster {
         self.unary.default_namespace()
     }
 
+    /// Where the API server is, without what may be secret.
+    fn address(&self) -> String {
+        let url = &self.connection.config.cluster_url;
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        format!(
+            "{}://{}{port}",
+            url.scheme_str().unwrap_or("https"),
+            url.host().unwrap_or_default()
+        )
+    }
+
     /// Waits until the API server answers, so that a start before it is not a failure.
     ///
     /// # Errors
@@ -450,7 +496,8 @@ impl Cluster {
                 Ok(version) => return Ok(version.git_version),
                 Err(error) if tokio::time::Instant::now() >= deadline => {
                     anyhow::bail!(
-                        "the API server did not respond: {}",
+                        "the API server at {} did not respond: {}",
+                        self.address(),
                         super::error::chain(&error)
                     );
                 }

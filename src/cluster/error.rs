@@ -164,7 +164,7 @@ fn is_of_kubernetes(status: &Status) -> bool {
     status.reason != "Failed to parse error data" && status.code != 0
 }
 
-/// An error and its causes on one line, each said once.
+/// An error and its causes on one line, each said once, in words of the field.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -174,6 +174,35 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
             text = format!("{text}: {more}");
         }
         cause = next.source();
+    }
+    plain(&text)
+}
+
+/// What libraries say of themselves, and what it means to a person.
+const WORDS: [(&str, &str); 9] = [
+    ("ServiceError: ", ""),
+    ("HyperError: ", ""),
+    ("client error (Connect)", "cannot connect"),
+    ("client error (SendRequest)", "the connection was lost"),
+    ("tcp connect error: ", ""),
+    ("error trying to connect: ", ""),
+    ("deadline has elapsed", "timed out"),
+    ("failed to fill whole buffer", "it ends too early"),
+    ("operation timed out", "timed out"),
+];
+
+/// A text without the words of libraries, and without the numbers that an operating system has for what is said in words.
+pub(crate) fn plain(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (word, meaning) in WORDS {
+        text = text.replace(word, meaning);
+    }
+    while let Some((before, rest)) = text.split_once(" (os error ") {
+        let Some((number, after)) = rest.split_once(')') else { break };
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            break;
+        }
+        text = format!("{before}{after}");
     }
     text
 }
@@ -196,6 +225,15 @@ mod tests {
         let unread = serde_json::from_str::<u8>("\"hunter2\"").unwrap_err();
         let error = ClusterError::from(kube::Error::SerdeError(unread)).to_string();
         assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn errors_have_no_words_of_libraries() {
+        let text = "ServiceError: client error (Connect): tcp connect error: Connection refused (os error 111)";
+        assert_eq!(plain(text), "cannot connect: Connection refused");
+        assert_eq!(plain("read: failed to fill whole buffer"), "read: it ends too early");
+        assert_eq!(plain("it took 3 s: deadline has elapsed"), "it took 3 s: timed out");
+        assert_eq!(plain("a (os error x)"), "a (os error x)");
     }
 
     #[test]

@@ -62,7 +62,7 @@ async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() ->
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     upstream.repository.commit(&[("a.yaml", config_map("a", "2").as_str())], "a change")?;
-    let said = windlass(&story, &["reconcile", "ks/app", "--with-source", "--wait"])?;
+    let said = windlass(&story, &["reconcile", "ks/app", "--with-source"])?;
     ensure!(said.code == Some(0), "{said:?}");
     story.await_value("a", "2").await?;
     upstream.repository.commit(&[("a.yaml", "a: [1\n")], "a mistake")?;
@@ -70,7 +70,7 @@ async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() ->
     ensure!(said.code == Some(2) && said.err.contains("is not ready: "), "{said:?}");
     ensure!(said.err.contains("a.yaml"), "{said:?}");
     windlass(&story, &["suspend", "gitrepo/app"])?.ended(0)?;
-    let said = windlass(&story, &["reconcile", "ks/app", "--with-source"])?;
+    let said = windlass(&story, &["reconcile", "ks/app", "--with-source", "--no-wait"])?;
     let skipped = format!("GitRepository/{}/app is suspended and was not", story.namespace);
     ensure!(said.code == Some(0) && said.err.contains(&skipped), "{said:?}");
     let said = windlass(&story, &["reconcile", "ks/app", "--reset"])?;

@@ -28,7 +28,7 @@ async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()>
     let arguments = ["rollback", "hr/app", "--owner", "alice", "--reason", "incident-1"];
     let said = windlass(&story, &arguments)?;
     ensure!(
-        said.code == Some(0) && said.err.contains("revision 3 is what revision 1 was"),
+        said.code == Some(0) && said.err.contains("revision 3 has the contents of revision 1"),
         "{said:?}"
     );
     ensure!(

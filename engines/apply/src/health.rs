@@ -81,6 +81,14 @@ impl Report {
         Self::plain(Health::NotFound, "Resource not found")
     }
 
+    /// The message for people. An observed generation of -1 is the default of Flux's CRDs: nothing was observed so far.
+    pub fn words(&self) -> &str {
+        match self.message.ends_with("latest observed generation is -1") {
+            true => "it has not been reconciled yet",
+            false => &self.message,
+        }
+    }
+
     /// Whether nothing more needs to be waited for.
     pub fn is_current(&self) -> bool {
         self.status == Health::Current

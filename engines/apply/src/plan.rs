@@ -18,7 +18,7 @@ use reconcile::{Kind, Node, Rest, Time, Verdict, Wake, reason};
 use sha2::{Digest, Sha256};
 
 use crate::health::Report;
-use crate::{Inventory, Stage, prune_order};
+use crate::{Inventory, Stage, prune_order, refusal};
 
 mod wait;
 
@@ -240,10 +240,10 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         let state = observed.objects.get(id).map_or(&SeenState::Unmanaged, |seen| &seen.state);
         match state {
             SeenState::Unmanaged => unseen.push(id.subject()),
-            SeenState::Refused(text) => refused.push(text.as_str()),
+            SeenState::Refused(text) => refused.push((id, text.as_str())),
             SeenState::Incompatible(text) => {
                 why = reason::CRD_INCOMPATIBLE;
-                refused.push(text.as_str());
+                refused.push((id, text.as_str()));
             }
             SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated => {
                 hash.update(format!("{id}\n{}\n", manifest.digest));
@@ -261,7 +261,8 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         }
     }
     if !refused.is_empty() && !observed.is_correction {
-        return Some(failed(desired, observed, why, refused.join("\n"), BTreeSet::new()));
+        let text = refusal::together(&refused);
+        return Some(failed(desired, observed, why, text, BTreeSet::new()));
     }
     if !unseen.is_empty() {
         let text = format!("not observed: {}", unseen.join(", "));
@@ -339,16 +340,16 @@ fn uncorrected(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> 
     let mut why = reason::RECONCILIATION_FAILED;
     let refused =
         manifests.filter_map(|manifest| match &observed.objects.get(&manifest.id)?.state {
-            SeenState::Refused(text) => Some(text.as_str()),
+            SeenState::Refused(text) => Some((&manifest.id, text.as_str())),
             SeenState::Incompatible(text) => {
                 why = reason::CRD_INCOMPATIBLE;
-                Some(text.as_str())
+                Some((&manifest.id, text.as_str()))
             }
             _ => None,
         });
-    let refused: Vec<&str> = refused.collect();
+    let refused: Vec<_> = refused.collect();
     (!refused.is_empty())
-        .then(|| failed(desired, observed, why, refused.join("\n"), BTreeSet::new()))
+        .then(|| failed(desired, observed, why, refusal::together(&refused), BTreeSet::new()))
 }
 
 /// Everything is as it should be; what somebody else keeps undoing is not called so.

@@ -1,6 +1,8 @@
 //! How an API server's refusal of a dry-run is told, and when it means that an object must be recreated.
 //!
-//! Here: judging a refusal by its reason and text. Elsewhere: sending the dry-run (the program).
+//! Here: judging a refusal by its reason and text, and many refusals in one text. Elsewhere: sending the dry-run (the program).
+
+use std::collections::BTreeMap;
 
 use objects::ObjectId;
 
@@ -15,6 +17,44 @@ pub fn describe(id: &ObjectId, reason: &str, message: &str) -> String {
         ("", _) => format!("{subject} dry-run failed: {message}"),
         _ => format!("{subject} dry-run failed ({reason}): {message}"),
     }
+}
+
+/// How many objects with one refusal are named.
+const MOST_NAMED: usize = 8;
+
+/// How many objects have to be refused alike to be told together.
+const MANY: usize = 3;
+
+/// All refusals of a run in one text: those that differ by their object alone, such as for a missing
+/// CustomResourceDefinition, are one line, which names the first objects and counts all.
+pub fn together(refused: &[(&ObjectId, &str)]) -> String {
+    let key = |(id, text): &(&ObjectId, &str)| {
+        let bare = text.replace(&id.subject(), "").replace(&format!("\"{}\"", id.name), "");
+        (id.kind.clone(), bare)
+    };
+    let mut lines: Vec<((String, String), Vec<&(&ObjectId, &str)>)> = Vec::new();
+    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for one in refused {
+        let key = key(one);
+        match places.get(&key).and_then(|at| lines.get_mut(*at)) {
+            Some((_, alike)) => alike.push(one),
+            None => {
+                places.insert(key.clone(), lines.len());
+                lines.push((key, vec![one]));
+            }
+        }
+    }
+    let told = lines.iter().flat_map(|(_, alike)| match alike.as_slice() {
+        [(_, text), ..] if alike.len() >= MANY => {
+            let named = alike.iter().take(MOST_NAMED).map(|(id, _)| id.subject());
+            let named = named.collect::<Vec<_>>().join(", ");
+            let more = alike.len().saturating_sub(MOST_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            vec![format!("{text} ({} objects: {named}{more})", alike.len())]
+        }
+        few => few.iter().map(|(_, text)| (*text).to_owned()).collect(),
+    });
+    told.collect::<Vec<_>>().join("\n")
 }
 
 /// Whether a refusal may go away when the object is deleted and created again, which `force` allows.
@@ -45,6 +85,37 @@ mod tests {
         assert_eq!(describe(&id, "NotFound", "no ns"), "Deployment/shop/web not found: no ns");
         let id = ObjectId::new("", "web", "apps", "Deployment");
         assert_eq!(describe(&id, "NotFound", "x"), "Deployment/web namespace not specified: x");
+    }
+
+    #[test]
+    fn refusals_that_differ_by_their_object_alone_are_one_line() {
+        let ids: Vec<ObjectId> = (0..60)
+            .map(|at| {
+                ObjectId::new("apps", &format!("s{at}"), "external-secrets.io", "ExternalSecret")
+            })
+            .collect();
+        let texts: Vec<String> = ids
+            .iter()
+            .map(|id| describe(id, "", "no matches for kind \"ExternalSecret\""))
+            .collect();
+        let mut refused: Vec<(&ObjectId, &str)> =
+            ids.iter().zip(texts.iter().map(String::as_str)).collect();
+        let web = ObjectId::new("apps", "web", "apps", "Deployment");
+        refused.insert(1, (&web, "Deployment/apps/web dry-run failed: bad"));
+        let text = together(&refused);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(
+            lines[0].starts_with(
+                "ExternalSecret/apps/s0 dry-run failed: no matches for kind \"ExternalSecret\" (60 objects: \
+                 ExternalSecret/apps/s0, ExternalSecret/apps/s1, "
+            ) && lines[0].ends_with("ExternalSecret/apps/s7 and 52 more)"),
+            "{text}"
+        );
+        assert_eq!(lines[1], "Deployment/apps/web dry-run failed: bad");
+        // Few are told one by one, and so are those that differ.
+        assert_eq!(together(&refused[..4]).lines().count(), 2);
+        assert_eq!(together(&refused[..3]).lines().count(), 3);
     }
 
     #[test]

@@ -1,28 +1,42 @@
 //! What would help: one sentence, and the one command if a command helps.
+//!
+//! Here: each kind of problem. Below: what could not be applied (`advice/apply.rs`). Texts of others are read for advice only;
+//! no decision depends on them. Elsewhere: what Secrets have to hold (`needs.rs`).
+
+mod apply;
 
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 use reconcile::Time;
+use serde_json::Value;
 
 use crate::condition::text;
+use crate::needs::Needs;
 use crate::related;
 use crate::result::{Advice, Cause, Problem};
 use crate::walk::seconds;
 
-/// Advice for a cause. `held` is the object of the cause, `subject` the one that was asked about.
-pub(crate) fn advice(
-    cause: &Cause,
-    held: Option<&Object>,
-    subject: Option<&Object>,
-    now: Time,
-) -> Option<Advice> {
+/// The objects that a cause has to do with, as far as they are known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About<'o> {
+    /// That of the cause.
+    pub(crate) held: Option<&'o Object>,
+    /// The one that was asked about.
+    pub(crate) subject: Option<&'o Object>,
+    /// The last one on the way to the cause, which names or applies its object.
+    pub(crate) namer: Option<&'o Object>,
+}
+
+/// Advice for a cause.
+pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advice> {
+    let About { held, subject, .. } = about;
     let id = &cause.object;
     let ours = windlass_name(id);
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
         Problem::Missing => match subject.filter(|it| related::inventory(it).contains(id)) {
             Some(owner) => deleted(owner),
-            None => missing(id),
+            None => missing(id, about),
         },
         Problem::Suspension => {
             (suspension(held, now), Some(format!("windlass resume {ours} -n {namespace}")))
@@ -47,7 +61,7 @@ pub(crate) fn advice(
             Some("windlass check".to_owned()),
         ),
         Problem::Deletion => deletion(id),
-        Problem::Fetch => (fetch(held), None),
+        Problem::Fetch => (fetch(cause, held), None),
         Problem::Credentials => (credentials(held), None),
         Problem::Verification => {
             ("compare the key or digest in the spec with the published one".to_owned(), None)
@@ -56,27 +70,21 @@ pub(crate) fn advice(
         Problem::Dependency => {
             ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
         }
-        Problem::Build => {
-            let text = "correct the spec, or the file that the message names, and push";
-            (text.to_owned(), None)
-        }
-        Problem::Values => ("correct the values that the message names".to_owned(), None),
+        Problem::Build => apply::build(cause, held),
+        Problem::Values => apply::values(held),
         Problem::Spec => (spec(id, held), None),
         Problem::Access => {
             ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)
         }
-        Problem::Apply => (refused(subject), None),
+        Problem::Apply => apply::refused(cause, about),
         Problem::Lifecycle => lifecycle(namespace),
-        Problem::Test => ("correct what the test found, or the test".to_owned(), None),
+        Problem::Test => apply::test(cause, held),
         Problem::Image => (
             "correct the image, or the Secret that its registry requires (imagePullSecrets)"
                 .to_owned(),
             Some(format!("kubectl -n {namespace} describe pod {}", id.name)),
         ),
-        Problem::Container => (
-            "read what the container printed".to_owned(),
-            Some(format!("kubectl -n {namespace} logs {} --all-containers --previous", id.name)),
-        ),
+        Problem::Container => container(id, held),
         Problem::Scheduling => (
             "make room on a node, or correct requests, node selectors and tolerations".to_owned(),
             Some(format!("kubectl -n {namespace} describe pod {}", id.name)),
@@ -146,20 +154,59 @@ fn deleted(owner: &Object) -> (String, Option<String>) {
     )
 }
 
-fn missing(id: &ObjectId) -> (String, Option<String>) {
-    if related::is_reconciled(id) {
-        return (format!("create {}, or correct the reference to it", id.subject()), None);
-    }
-    let text = format!("create {}, or remove the reference to it", id.subject());
-    let command = match id.kind.as_str() {
-        "Secret" => Some(format!(
-            "kubectl -n {} create secret generic {} --from-literal=KEY=VALUE",
-            id.namespace, id.name
-        )),
-        "ConfigMap" => Some(format!("kubectl -n {} create configmap {}", id.namespace, id.name)),
-        _ => return (format!("{} was deleted: reconcile what applied it", id.subject()), None),
+fn missing(id: &ObjectId, about: About<'_>) -> (String, Option<String>) {
+    let subject = id.subject();
+    let needs = || field(id, about).map(|(namer, field)| Needs::of(namer, &field));
+    let named = match field(id, about) {
+        Some((namer, field)) => format!("correct {field} of {}", namer.id().subject()),
+        None => "correct the reference to it".to_owned(),
     };
-    (text, command)
+    match id.kind.as_str() {
+        "Secret" | "ConfigMap" if about.held.is_some() => {
+            let command = needs().and_then(|needs| needs.addition(id));
+            (format!("add the key to {subject}, or {named}"), command)
+        }
+        "Secret" | "ConfigMap" => {
+            let command = needs().and_then(|needs| needs.creation(id));
+            (format!("create {subject}, or {named}"), command)
+        }
+        "ServiceAccount" => {
+            let (name, namespace) = (&id.name, &id.namespace);
+            let text = format!(
+                "create {subject} with the rights to apply these objects (here those of ClusterRole/edit), or {named}"
+            );
+            let command = format!(
+                "kubectl -n {namespace} create serviceaccount {name} && kubectl -n {namespace} create rolebinding \
+                 {name} --clusterrole=edit --serviceaccount={namespace}:{name}"
+            );
+            (text, Some(command))
+        }
+        _ if related::is_reconciled(id) => (format!("create {subject}, or {named}"), None),
+        _ => (format!("{subject} was deleted: reconcile what applied it"), None),
+    }
+}
+
+/// The object that names another one, and by which field, if it is on the way.
+fn field<'o>(id: &ObjectId, about: About<'o>) -> Option<(&'o Object, String)> {
+    let namer = about.namer.or(about.subject)?;
+    let named = related::references(namer).into_iter().find(|(named, _)| named == id);
+    named.map(|(_, field)| (namer, field))
+}
+
+/// What to read of a Pod whose container does not run.
+fn container(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
+    let (namespace, name) = (&id.namespace, &id.name);
+    match held.is_some_and(|pod| crate::pod::failed(pod).is_some()) {
+        true => (
+            "read what the container printed".to_owned(),
+            Some(format!("kubectl -n {namespace} logs {name} --all-containers")),
+        ),
+        // It has not run, so that it printed nothing.
+        false => (
+            "create what the message names, or correct the Pod template".to_owned(),
+            Some(format!("kubectl -n {namespace} describe pod {name}")),
+        ),
+    }
 }
 
 fn lifecycle(namespace: &str) -> (String, Option<String>) {
@@ -178,35 +225,57 @@ fn secret(held: Option<&Object>) -> Option<String> {
     Some(ObjectId::new(object.namespace(), name, "", "Secret").subject())
 }
 
-fn fetch(held: Option<&Object>) -> String {
-    let url = held
-        .and_then(|it| it.get("spec"))
-        .map(|spec| text(spec, "url"))
-        .filter(|it| !it.is_empty());
-    match url {
-        // The URL itself may hold credentials.
-        Some(_) => {
-            "check spec.url, spec.ref, and whether the cluster reaches that server".to_owned()
+/// What to check where a source cannot be fetched, by the fields that say what is fetched.
+fn fetch(cause: &Cause, held: Option<&Object>) -> String {
+    if cause.text.contains(OWN_ADDRESS) {
+        return "name another server; where windlass shall fetch from its own node, such as in tests, start it with \
+                --allow-loopback-sources"
+            .to_owned();
+    }
+    let spec = held.and_then(|it| it.get("spec")).unwrap_or(&Value::Null);
+    let of = |path: &str| {
+        let mut value = spec;
+        for part in path.split('.') {
+            value = value.get(part)?;
         }
-        None => "check what the spec names, and whether the cluster reaches it".to_owned(),
+        let value = value.as_str().filter(|it| !it.is_empty() && it.len() < 256)?;
+        Some(format!("spec.{path} `{value}`"))
+    };
+    let which = [
+        "ref.commit",
+        "ref.name",
+        "ref.semver",
+        "ref.tag",
+        "ref.digest",
+        "ref.branch",
+        "bucketName",
+    ];
+    let which = which.into_iter().find_map(of);
+    let chart = of("chart").map(|chart| match of("version") {
+        Some(version) => format!("{chart} in {version}"),
+        None => chart,
+    });
+    // A URL may hold credentials.
+    let place = ["url", "endpoint"].into_iter().find(|key| !text(spec, key).is_empty());
+    match (which.or(chart), place) {
+        (Some(which), Some(place)) => format!(
+            "check whether {which} exists, whether spec.{place} is right, and whether the cluster reaches that server"
+        ),
+        (Some(which), None) => format!("check whether {which} exists there"),
+        (None, Some(place)) => {
+            format!("check spec.{place}, and whether the cluster reaches that server")
+        }
+        (None, None) => "check what the spec names, and whether the cluster reaches it".to_owned(),
     }
 }
+
+/// How a refusal reads of a server that is windlass' own address (`sources::http`).
+const OWN_ADDRESS: &str = "resolves to windlass itself or to its node";
 
 fn credentials(held: Option<&Object>) -> String {
     match secret(held) {
         Some(secret) => format!("correct the credentials in {secret}"),
         None => "the server requires credentials: name a Secret in spec.secretRef".to_owned(),
-    }
-}
-
-fn refused(subject: Option<&Object>) -> String {
-    let account =
-        subject.and_then(|it| it.get("spec")).map(|spec| text(spec, "serviceAccountName"));
-    match account.filter(|it| !it.is_empty()) {
-        Some(account) => format!(
-            "correct the object in its source, or the rights of ServiceAccount {account}, as which it is applied"
-        ),
-        None => "correct the object in its source".to_owned(),
     }
 }
 

@@ -5,7 +5,8 @@
 //! ([`Query`]), gets them ([`Answer`]), and is called again until it has a result ([`Why`]).
 //!
 //! Here: the walk (`walk.rs`), workloads (`workload.rs`), Pods ([`pod`]), what an object refers to ([`related`]), what reasons
-//! are about ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
+//! are about ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what Secrets have to hold (`needs.rs`), what would help
+//! (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
 
 mod advice;
 mod condition;
@@ -13,6 +14,7 @@ pub mod event;
 mod fact;
 mod hold;
 pub mod incident;
+mod needs;
 pub mod pod;
 pub mod reason;
 pub mod related;

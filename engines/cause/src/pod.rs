@@ -45,23 +45,43 @@ pub enum Trouble {
     },
 }
 
+impl Trouble {
+    /// The same where the Pod is named already.
+    pub fn within_pod(&self) -> String {
+        let (what, after) = self.parts();
+        format!("{what} {after}")
+    }
+
+    /// The container, or what is said of the Pod itself; and what happened.
+    fn parts(&self) -> (String, String) {
+        let ended = |message: &str| match message {
+            "" => String::new(),
+            message => format!(": {message}"),
+        };
+        match self {
+            Self::Waiting { container, reason, message, exit, .. } => {
+                let exit = exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
+                (format!("container '{container}'"), format!("{reason}{exit}{}", ended(message)))
+            }
+            Self::Ended { container, reason, message, exit, .. } => (
+                format!("container '{container}'"),
+                format!("ended with exit code {exit} ({reason}){}", ended(message)),
+            ),
+            Self::Unscheduled { message, .. } => {
+                ("Pod".to_owned(), format!("is not scheduled{}", ended(message)))
+            }
+        }
+    }
+}
+
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, after) = self.parts();
         match self {
-            Self::Waiting { pod, container, reason, message, exit } => {
-                write!(f, "container '{container}' of Pod {pod} {reason}")?;
-                if let Some(code) = exit {
-                    write!(f, " (exit code {code})")?;
-                }
-                write!(f, ": {message}")
+            Self::Waiting { pod, .. } | Self::Ended { pod, .. } => {
+                write!(f, "{what} of Pod {pod} {after}")
             }
-            Self::Ended { pod, container, reason, message, exit } => write!(
-                f,
-                "container '{container}' of Pod {pod} ended with exit code {exit} ({reason}): {message}"
-            ),
-            Self::Unscheduled { pod, message } => {
-                write!(f, "Pod {pod} is not scheduled: {message}")
-            }
+            Self::Unscheduled { pod, .. } => write!(f, "{what} {pod} {after}"),
         }
     }
 }

@@ -53,6 +53,11 @@ pub(crate) fn is_remedy(reason: &str) -> bool {
     )
 }
 
+/// Reasons of objects that are not retried, since their retries are exhausted: a reset begins anew.
+pub fn is_exhausted(reason: &str) -> bool {
+    matches!(reason, "RetriesExceeded" | "MissingRollbackTarget")
+}
+
 /// Whether an event with this reason says of an object what its condition `Ready` says, too, so that an incident reports it.
 ///
 /// Others are about parts of a run that fail while the object may be ready, about an object that is being deleted, and

@@ -118,9 +118,16 @@ fn listed(object: &Object) -> Vec<ObjectId> {
     .collect()
 }
 
+/// The Provider to which an Alert sends: it has to work, although an Alert gets no files from it.
+pub fn provider(object: &Object) -> Option<ObjectId> {
+    let name = object.get("spec")?.get("providerRef").map(|it| text(it, "name"))?;
+    let id = ObjectId::new(object.namespace(), name, &object.gvk().group, "Provider");
+    (object.kind() == "Alert" && !name.is_empty()).then_some(id)
+}
+
 /// Secrets, ConfigMaps and ServiceAccounts that a spec names and that have to be there, each with the field that names it.
 pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
-    let mut found = Vec::new();
+    let mut found: Vec<_> = account(object).into_iter().collect();
     let mut pending: Vec<(String, &Value)> =
         object.get("spec").map(|spec| ("spec".to_owned(), spec)).into_iter().collect();
     // Values, patches and the like are somebody else's.
@@ -147,6 +154,13 @@ pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
     found.sort();
     found.dedup_by(|one, other| one.0 == other.0);
     found
+}
+
+/// The ServiceAccount as which an object is applied or logs in, unless that is one of another cluster.
+fn account(object: &Object) -> Option<(ObjectId, String)> {
+    let name = object.get("spec").map(|spec| text(spec, "serviceAccountName"))?;
+    let id = ObjectId::new(object.namespace(), name, "", "ServiceAccount");
+    (!name.is_empty() && !is_elsewhere(object)).then(|| (id, "spec.serviceAccountName".to_owned()))
 }
 
 /// How many references of one object are followed.

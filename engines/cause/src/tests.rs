@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{Answer, Known, Problem, Query, State, Why, explain, related};
 
+mod advice;
 mod applied;
 mod incidents;
 mod paused;
@@ -86,6 +87,7 @@ fn gvk(kind: &str) -> Gvk {
         "GitRepository" | "HelmChart" | "HelmRepository" => "source.toolkit.fluxcd.io/v1",
         "Deployment" | "ReplicaSet" => "apps/v1",
         "Job" => "batch/v1",
+        "Alert" | "Provider" => "notification.toolkit.fluxcd.io/v1beta3",
         _ => "v1",
     };
     Gvk::new(version, kind)

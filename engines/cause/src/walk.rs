@@ -7,9 +7,11 @@ use objects::{Object, ObjectId};
 use reconcile::{Time, WindowState, depends_on};
 use serde_json::Value;
 
+use crate::advice::About;
 use crate::condition::{Said, condition, is_set, text, time};
 use crate::fact::{Answer, Known, Query};
 use crate::hold::suspension;
+use crate::needs::Needs;
 use crate::reason;
 use crate::related::{self, Dependency};
 use crate::result::{Cause, Problem, State, Step, Why};
@@ -121,8 +123,15 @@ impl<'k> Walk<'k> {
             Some(Answer::Objects(objects)) => objects.first(),
             _ => None,
         };
-        let advice =
-            cause.as_ref().and_then(|it| crate::advice::advice(it, held, object, self.now));
+        let advice = cause.as_ref().and_then(|it| {
+            let last = path.iter().rev().map(|step| &step.object).find(|id| **id != it.object);
+            let namer = match last.and_then(|id| self.known.get(&Query::Object(id.clone()))) {
+                Some(Answer::Objects(objects)) => objects.first(),
+                _ => object,
+            };
+            let about = About { held, subject: object, namer };
+            crate::advice::advice(it, about, self.now)
+        });
         let remarks = self.remarks.into_iter().collect();
         Why { object: subject.clone(), state, message, cause, path, next, advice, remarks }
     }
@@ -247,7 +256,7 @@ impl<'k> Walk<'k> {
         if let Some(found) = self.source(object, is_ready, ready)? {
             return Ok(Some(below(ready.map(step), found)));
         }
-        let Some(said) = ready else { return Ok(None) };
+        let Some(said) = ready else { return self.without_conditions(object) };
         if is_ready {
             let found = self.applied(object, true)?;
             return Ok(found
@@ -268,6 +277,22 @@ impl<'k> Walk<'k> {
             return Ok(Some(below(Some(step(said)), found)));
         }
         Ok(Some(Found { steps: vec![step(said)], cause: reported(object, said) }))
+    }
+
+    /// What an object lacks that reports nothing of itself, such as a Provider: that it is there says nothing.
+    fn without_conditions(&mut self, object: &'k Object) -> Asked<Option<Found>> {
+        let mut found = None;
+        if let Some(provider) = related::provider(object) {
+            found = self.of(&provider)?;
+        }
+        if found.is_none() {
+            found = self.missing(object)?;
+        }
+        Ok(found.map(|found| {
+            let next = found.steps.first().map_or(&found.cause.object, |step| &step.object);
+            let text = format!("names {}", next.subject());
+            below(Some(Step { object: object.id(), since: None, text }), found)
+        }))
     }
 
     /// Holds and windows.
@@ -314,10 +339,13 @@ impl<'k> Walk<'k> {
             (None, _) => "has not been reconciled yet".to_owned(),
             (Some(said), _) => {
                 let newest = object.generation();
-                let seen = said.generation.or(observed).filter(|seen| *seen < newest)?;
-                format!(
-                    "generation {newest} of its spec has not been reconciled yet, {seen} was the last one"
-                )
+                match said.generation.or(observed).filter(|seen| *seen < newest)? {
+                    // None so far: the default of Flux's CRDs is -1.
+                    ..=0 => "has not been reconciled yet".to_owned(),
+                    seen => format!(
+                        "generation {newest} of its spec has not been reconciled yet, {seen} was the last one"
+                    ),
+                }
             }
         };
         let since = ready.map_or(created, |said| said.since);
@@ -396,20 +424,23 @@ impl<'k> Walk<'k> {
         Ok(None)
     }
 
-    /// A Secret or ConfigMap that the spec names and that is not there.
+    /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.
     fn missing(&mut self, object: &Object) -> Asked<Option<Found>> {
         let named = related::references(object);
         self.ask(named.iter().map(|(id, _)| Query::Object(id.clone())))?;
         for (id, field) in named {
-            if let Seen::Absent = self.object(&id)? {
-                let text = format!(
-                    "{} does not exist; {field} of {} names it",
-                    id.subject(),
-                    object.id().subject()
-                );
-                let cause = cause(&id, Problem::Missing, &text, None);
-                return Ok(Some(Found { steps: Vec::new(), cause }));
-            }
+            let what = match self.object(&id)? {
+                Seen::Absent => "does not exist".to_owned(),
+                Seen::There(held) => match Needs::of(object, &field).lacks(held) {
+                    Some(key) => format!("has no key `{key}`"),
+                    None => continue,
+                },
+                Seen::Hidden => continue,
+            };
+            let (subject, namer) = (id.subject(), object.id().subject());
+            let text = format!("{subject} {what}; {field} of {namer} names it");
+            let cause = cause(&id, Problem::Missing, &text, None);
+            return Ok(Some(Found { steps: Vec::new(), cause }));
         }
         Ok(None)
     }
@@ -524,8 +555,10 @@ impl<'k> Walk<'k> {
             _ => {}
         }
         let is_true = |kind| condition(object, kind).filter(|said| said.status == "True");
-        if is_true(reconcile::STALLED).is_some() {
-            return Some("it is not retried until its spec changes".to_owned());
+        if let Some(said) = is_true(reconcile::STALLED) {
+            let or_reset =
+                if reason::is_exhausted(said.reason) { ", or its failures are reset" } else { "" };
+            return Some(format!("it is not retried until its spec changes{or_reset}"));
         }
         let retry =
             [spec("retryInterval"), spec("interval")].into_iter().find(|it| !it.is_empty())?;

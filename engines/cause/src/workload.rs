@@ -21,7 +21,7 @@ impl Walk<'_> {
         let id = object.id();
         let (status, message) = match health::compute(object, self.now()) {
             Ok(report) if report.is_current() => return Ok(None),
-            Ok(report) => (report.status, report.message),
+            Ok(report) => (report.status.clone(), report.words().to_owned()),
             Err(error) => (Health::Unknown(error.to_string()), error.to_string()),
         };
         let since = since(object);
@@ -130,7 +130,7 @@ impl Walk<'_> {
         let id = pod.id();
         let Some(trouble) = pod::trouble(pod) else { return Ok(None) };
         let since = since(pod);
-        let mut cause = plain(&id, problem(&trouble), shortened(&trouble.to_string()), since);
+        let mut cause = plain(&id, problem(&trouble), shortened(&trouble.within_pod()), since);
         if let Some(container) = pod::failed(pod) {
             let query = Query::Lines {
                 namespace: id.namespace.clone(),

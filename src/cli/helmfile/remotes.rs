@@ -9,7 +9,6 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use helmfile::bundle;
 use helmfile::{Address, Fetch, Source, Wanted};
 use kustomize::{Files as _, Repository};
@@ -89,9 +88,8 @@ impl Remotes {
         let archive = block_on(async {
             let limit = self.limit;
             let work = charts.archive(chart);
-            tokio::time::timeout(limit, work)
-                .await
-                .with_context(|| format!("timed out after {limit:?}"))?
+            let within = tokio::time::timeout(limit, work).await;
+            within.unwrap_or_else(|_elapsed| Err(anyhow::anyhow!("timed out after {limit:?}")))
         });
         unpack(&archive.map_err(|error| format!("{error:#}"))?, place)?;
         // The archive of a chart has one directory, with its name.

@@ -28,7 +28,7 @@ const MOST_WARNINGS: usize = 256;
 /// The deepest cause that is found; none where nothing more is known, or the cluster does not tell.
 pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> Option<String> {
     let own = (!report.message.is_empty() && report.status != apply::Health::NotFound)
-        .then(|| report.message.clone());
+        .then(|| report.words().to_owned());
     let pods = pods_of(cluster, member).await;
     let deep = pods.iter().find_map(cause::pod::trouble).map(|it| it.to_string());
     let event = match deep {

@@ -68,3 +68,14 @@ fn a_list_by_the_selector_has_the_pods_that_count_and_no_others() {
     assert_eq!(selector("ReplicaSet", json!({"matchExpressions": "?"})), None);
     assert_eq!(selector("Deployment", labels), None, "its Pods do not count");
 }
+
+#[test]
+fn the_default_of_an_observed_generation_is_not_told_as_a_number() {
+    let of = |observed: i64| {
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+            "metadata": {"name": "w", "generation": 2}, "status": {"observedGeneration": observed}});
+        compute(&Object::new(object).unwrap(), now()).unwrap().words().to_owned()
+    };
+    assert_eq!(of(-1), "it has not been reconciled yet");
+    assert_eq!(of(1), "Widget generation is 2, but latest observed generation is 1");
+}

@@ -40,8 +40,8 @@ fn why(more: &[Value]) -> Why {
 fn a_crash_loop_is_told_with_exit_code_and_last_lines() {
     let pod = pod(&waiting("CrashLoopBackOff", "back-off 5m0s", Some(1)));
     let why = why(&[deployment(&rolling_out()), pod]);
-    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' of Pod web-1 CrashLoopBackOff (exit \
-                code 1): back-off 5m0s";
+    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' CrashLoopBackOff (exit code 1): \
+                back-off 5m0s";
     expect(&why, State::NotReady, Problem::Container, "Pod/web-1", line);
     assert_eq!(why.cause.unwrap().lines, ["no such table: users"]);
     let subjects: Vec<_> = why.path.iter().map(|it| it.object.subject()).collect();
@@ -52,7 +52,7 @@ fn a_crash_loop_is_told_with_exit_code_and_last_lines() {
 fn an_image_that_cannot_be_pulled_is_the_cause() {
     let pod = pod(&waiting("ImagePullBackOff", "Back-off pulling image \"nowhere/app\"", None));
     let why = why(&[deployment(&rolling_out()), pod]);
-    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' of Pod web-1 ImagePullBackOff: \
+    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' ImagePullBackOff: \
                 Back-off pulling image \"nowhere/app\"";
     expect(&why, State::NotReady, Problem::Image, "Pod/web-1", line);
 }
@@ -63,7 +63,7 @@ fn the_schedulers_words_are_the_cause_of_a_pod_without_node() {
         pod(&json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
         "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."}]}));
     let why = why(&[deployment(&rolling_out()), pod]);
-    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: Pod web-1 is not scheduled: 0/3 nodes are available: \
+    let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: Pod is not scheduled: 0/3 nodes are available: \
                 3 Insufficient cpu.";
     expect(&why, State::NotReady, Problem::Scheduling, "Pod/web-1", line);
 }
@@ -196,7 +196,7 @@ fn a_kustomization_leads_to_the_release_that_it_applied() {
 fn a_workload_can_be_asked_about_itself() {
     let pod = pod(&waiting("CreateContainerConfigError", "secret \"db\" not found", None));
     let why = Cluster::of(&[deployment(&rolling_out()), pod]).why("Deployment/web");
-    let line = "Deployment/apps/web is being reconciled: Pod/apps/web-1: container 'app' of Pod web-1 \
+    let line = "Deployment/apps/web is being reconciled: Pod/apps/web-1: container 'app' \
                 CreateContainerConfigError: secret \"db\" not found";
     expect(&why, State::Progressing, Problem::Container, "Pod/web-1", line);
 }

@@ -45,7 +45,11 @@ fn a_secret_that_does_not_exist_is_the_cause() {
                 GitRepository/apps/app names it";
     expect(&why, State::NotReady, Problem::Missing, "Secret/git", line);
     let command = why.advice.unwrap().command.unwrap();
-    assert_eq!(command, "kubectl -n apps create secret generic git --from-literal=KEY=VALUE");
+    assert_eq!(
+        command,
+        "kubectl -n apps create secret generic git --from-literal=username=USERNAME \
+         --from-literal=password=PASSWORD"
+    );
     // One that may not be read is not missing.
     let mut cluster = Cluster::of(&[app, source]);
     cluster.refused.push(Query::Object(id("Secret/git")));

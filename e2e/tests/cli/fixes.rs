@@ -1,0 +1,113 @@
+//! `windlass why`: the command that it prints mends the case; and everything that is not ready, by its cause.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::binaries::Binaries;
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::{Charts, by_value};
+use e2e::harness::{Story, Target};
+use e2e::operator;
+use serde_json::json;
+
+use crate::incidents::await_cause;
+use crate::windlass;
+
+/// Runs the command that `why` prints for an object, with what only the user knows put in.
+fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {
+    let why = windlass(story, &["why", object, "-o", "json"])?.json(1)?;
+    let mut command = why["advice"]["command"].as_str().context("no command")?.to_owned();
+    for (word, meaning) in known {
+        command = command.replace(word, meaning);
+    }
+    let binaries = Binaries::ensure()?;
+    let programs = [binaries.path("kubectl")?.to_path_buf(), operator::binary()?];
+    let mut path: Vec<_> =
+        programs.iter().filter_map(|it| Some(it.parent()?.to_path_buf())).collect();
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    let output = Command::new("sh")
+        .args(["-c", &command])
+        .env("KUBECONFIG", story.kubeconfig())
+        .env("PATH", std::env::join_paths(path)?)
+        .output()?;
+    ensure!(output.status.success(), "`{command}`: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_why_prints_mends_the_case() -> Result<()> {
+    let story = Story::with_windlass("why-fixes").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let account = json!({"serviceAccountName": "deployer"});
+    story.kustomization("account", "app", account).await?;
+    let parts = ["ServiceAccount/{ns}/deployer does not exist"];
+    await_cause(&story, "ks/account", "Missing", &parts).await?;
+    mend(&story, "ks/account", &[])?;
+    story.await_ready(&Target::kustomization("account")).await?;
+
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", by_value().as_str())]).await?;
+    charts.seen().await?;
+    let file = std::env::temp_dir().join(format!("{}.yaml", story.namespace));
+    std::fs::write(&file, "value: mended\n")?;
+    let path = file.display().to_string();
+    for (name, from, parts, known) in [
+        (
+            "absent",
+            json!([{"kind": "Secret", "name": "absent"}]),
+            ["Secret/{ns}/absent does not exist"],
+            ("PATH", path.as_str()),
+        ),
+        (
+            "keyless",
+            json!([{"kind": "ConfigMap", "name": "keyless", "valuesKey": "prod.yaml"}]),
+            ["ConfigMap/{ns}/keyless has no key `prod.yaml`"],
+            ("VALUE", "value: mended"),
+        ),
+    ] {
+        if name == "keyless" {
+            story.apply(&config_map(name, "x")).await?;
+        }
+        let values = json!({"valuesFrom": from, "values": {"name": name}});
+        let release = charts.release(name, values).await?;
+        await_cause(&story, &format!("hr/{name}"), "Missing", &parts).await?;
+        mend(&story, &format!("hr/{name}"), &[known])?;
+        story.await_ready(&release).await?;
+    }
+    std::fs::remove_file(&file)?;
+    windlass(&story, &["suspend", "ks/account"])?.ended(0)?;
+    mend(&story, "ks/account", &[])?;
+    story.await_ready(&Target::kustomization("account")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_is_not_ready_is_grouped_by_its_cause() -> Result<()> {
+    let story = Story::with_windlass("why-all").await?;
+    let said = windlass(&story, &["why"])?;
+    ensure!(said.code == Some(0) && said.out.contains("there are no such objects"), "{said:?}");
+    for name in ["one", "two", "three"] {
+        story.kustomization(name, "missing", json!({})).await?;
+    }
+    let provider = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider",
+        "metadata": {"name": "slack"}, "spec": {"type": "slack", "secretRef": {"name": "hook"}}});
+    story.apply_value(provider).await?;
+    story
+        .await_until("both causes", SOON, async || {
+            let why = windlass(&story, &["why", "all", "-o", "json"])?.json(1)?;
+            let causes = why["causes"].as_array().cloned().unwrap_or_default();
+            let counts: Vec<usize> =
+                causes.iter().map(|it| it["objects"].as_array().map_or(0, Vec::len)).collect();
+            Ok((counts == [3, 1] && why["notReady"] == 4).then_some(()))
+        })
+        .await?;
+    let said = windlass(&story, &["why"])?;
+    ensure!(
+        said.code == Some(1)
+            && said.out.contains("4 of 4 objects")
+            && said.out.contains("causes: 2"),
+        "{said:?}"
+    );
+    story.end().await
+}

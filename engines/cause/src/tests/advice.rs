@@ -1,0 +1,222 @@
+//! What would help: each case that people met with advice that could not work.
+
+use super::*;
+
+fn advised(why: &Why) -> (String, String) {
+    let advice = why.advice.clone().unwrap();
+    (advice.text, advice.command.unwrap_or_default())
+}
+
+fn provider(more: &Value) -> Value {
+    with(
+        "Provider/slack",
+        &[&json!({"spec": {"type": "slack", "secretRef": {"name": "hook"}}}), more],
+    )
+}
+
+fn alert() -> Value {
+    with("Alert/all", &[&json!({"spec": {"providerRef": {"name": "slack"}}})])
+}
+
+#[test]
+fn a_provider_without_its_secret_is_not_ready() {
+    let why = Cluster::of(&[provider(&json!({}))]).why("Provider/slack");
+    let line = "Provider/apps/slack is not ready: Secret/apps/hook does not exist; spec.secretRef of Provider/apps/slack \
+                names it";
+    expect(&why, State::NotReady, Problem::Missing, "Secret/hook", line);
+    let (text, command) = advised(&why);
+    assert_eq!(text, "create Secret/apps/hook, or correct spec.secretRef of Provider/apps/slack");
+    assert_eq!(
+        command,
+        "kubectl -n apps create secret generic hook --from-literal=address=ADDRESS"
+    );
+    let secret = with("Secret/hook", &[&json!({"data": {"address": ""}})]);
+    let why = Cluster::of(&[provider(&json!({})), secret]).why("Provider/slack");
+    assert_eq!((why.state, why.cause), (State::Ready, None));
+}
+
+#[test]
+fn an_alert_is_as_ready_as_its_provider() {
+    let why = Cluster::of(&[alert()]).why("Alert/all");
+    let line = "Alert/apps/all is not ready: Provider/apps/slack: does not exist";
+    expect(&why, State::NotReady, Problem::Missing, "Provider/slack", line);
+    let why = Cluster::of(&[alert(), provider(&json!({}))]).why("Alert/all");
+    assert_eq!((why.state, why.cause.unwrap().object), (State::NotReady, id("Secret/hook")));
+    let steps: Vec<_> = why.path.iter().map(|it| it.text.as_str()).collect();
+    assert_eq!(steps, ["names Provider/apps/slack", "names Secret/apps/hook"]);
+    let suspended = provider(&json!({"spec": {"suspend": true}}));
+    let why = Cluster::of(&[alert(), suspended]).why("Alert/all");
+    assert_eq!(why.cause.unwrap().problem, Problem::Suspension);
+    // What may not be read is not missing.
+    let mut cluster = Cluster::of(&[alert(), provider(&json!({}))]);
+    cluster.refused.push(Query::Object(id("Secret/hook")));
+    let why = cluster.why("Alert/all");
+    assert_eq!((why.state, why.remarks.len()), (State::Ready, 1));
+}
+
+#[test]
+fn a_service_account_that_does_not_exist_is_the_cause() {
+    let account = json!({"spec": {"serviceAccountName": "deployer"}});
+    let message = "ConfigMap/apps/a dry-run failed (Forbidden): configmaps \"a\" is forbidden: User \
+                   \"system:serviceaccount:apps:deployer\" cannot patch resource \"configmaps\"";
+    let app = kustomization("app", &[&account, &status("False", "ReconciliationFailed", message)]);
+    let why = Cluster::of(&[app.clone(), source()]).why("Kustomization/app");
+    let cause = why.cause.clone().unwrap();
+    assert_eq!((cause.problem, cause.object), (Problem::Missing, id("ServiceAccount/deployer")));
+    let (_, command) = advised(&why);
+    assert_eq!(
+        command,
+        "kubectl -n apps create serviceaccount deployer && kubectl -n apps create rolebinding deployer \
+         --clusterrole=edit --serviceaccount=apps:deployer"
+    );
+    let account = with("ServiceAccount/deployer", &[]);
+    let why = Cluster::of(&[app, source(), account]).why("Kustomization/app");
+    let (text, _) = advised(&why);
+    assert_eq!(text, "grant ServiceAccount/apps/deployer the right that the message names");
+    let elsewhere = json!({"spec": {"serviceAccountName": "deployer", "kubeConfig": {"secretRef": {"name": "far"}}}});
+    let app = kustomization("app", &[&elsewhere, &status("False", "BuildFailed", "x")]);
+    let why = Cluster::of(&[app, source(), with("Secret/far", &[])]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().problem, Problem::Build, "it is in the other cluster");
+}
+
+#[test]
+fn a_key_that_values_name_is_added_to_what_is_there() {
+    let from = json!({"spec": {"valuesFrom": [{"kind": "Secret", "name": "prod", "valuesKey": "prod.yaml"}]}});
+    let failed = status("False", "ValuesError", "key 'prod.yaml' not found in Secret 'apps/prod'");
+    let release = with("HelmRelease/web", &[&from, &failed]);
+    let secret = with("Secret/prod", &[&json!({"data": {"other": ""}})]);
+    let why = Cluster::of(&[release, secret]).why("HelmRelease/web");
+    let line = "HelmRelease/apps/web is not ready: Secret/apps/prod has no key `prod.yaml`; spec.valuesFrom[0] of \
+                HelmRelease/apps/web names it";
+    expect(&why, State::NotReady, Problem::Missing, "Secret/prod", line);
+    let (text, command) = advised(&why);
+    assert!(text.starts_with("add the key to Secret/apps/prod"), "{text}");
+    assert_eq!(
+        command,
+        "kubectl -n apps patch secret prod --type=merge -p '{\"stringData\":{\"prod.yaml\":\"VALUE\"}}'"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_decrypted_leads_to_the_secret_with_the_keys() {
+    let decryption =
+        json!({"spec": {"decryption": {"provider": "sops", "secretRef": {"name": "keys"}}}});
+    let failed =
+        status("False", "BuildFailed", "error decrypting sources: cannot get sops data key");
+    let app = kustomization("app", &[&decryption, &failed]);
+    let why = Cluster::of(&[app, source(), with("Secret/keys", &[])]).why("Kustomization/app");
+    let (text, command) = advised(&why);
+    assert_eq!(
+        text,
+        "add the private key of one of the recipients to Secret/apps/keys (spec.decryption.secretRef)"
+    );
+    assert!(
+        command.starts_with("kubectl -n apps create secret generic keys --from-file=age.agekey")
+    );
+    let failed =
+        status("False", "BuildFailed", "Secret/apps/a is encrypted with SOPS; set spec.decryption");
+    let app = kustomization("app", &[&failed]);
+    let (text, _) = advised(&Cluster::of(&[app, source()]).why("Kustomization/app"));
+    assert!(text.starts_with("name a Secret with the private key"), "{text}");
+}
+
+#[test]
+fn a_refusal_names_what_to_correct_and_where() {
+    let refused = |message: &str, more: &Value| {
+        let failed = status("False", "ReconciliationFailed", message);
+        let path = json!({"spec": {"path": "./deploy"}});
+        let inventory = inventory(&["apps_web_apps_Deployment"]);
+        let app = kustomization("app", &[&failed, &path, &inventory, more]);
+        advised(&Cluster::of(&[app, source()]).why("Kustomization/app"))
+    };
+    let none = json!({});
+    let (text, command) = refused(
+        "Deployment/apps/web dry-run failed (Invalid): spec.replicas must be a number",
+        &none,
+    );
+    assert_eq!(text, "correct Deployment/apps/web in deploy of GitRepository/apps/app");
+    assert_eq!(command, "");
+    let (text, _) = refused(
+        "Deployment/apps/web dry-run failed (Invalid): spec.selector: field is immutable",
+        &none,
+    );
+    assert_eq!(
+        text,
+        "revert the change of that field in deploy of GitRepository/apps/app, or have Deployment/apps/web deleted and \
+         created again: annotate it there with kustomize.toolkit.fluxcd.io/force: enabled"
+    );
+    let (text, _) = refused("Widget/apps/a dry-run failed: no matches for kind \"Widget\"", &none);
+    assert_eq!(
+        text,
+        "install the CustomResourceDefinition of that kind: by Kustomization/apps/app itself, or by what its \
+         spec.dependsOn names"
+    );
+}
+
+#[test]
+fn a_release_whose_retries_are_exhausted_is_reset_after_the_log_of_its_hook_was_read() {
+    let message = "failed pre-install: failed early due to stalled resources: [Job/apps/migrate status: 'Failed']";
+    let mut release = with(
+        "HelmRelease/web",
+        &[&json!({"spec": {"interval": "1m"}}), &status("False", "RetriesExceeded", message)],
+    );
+    release["status"]["conditions"][1] =
+        json!({"type": "Stalled", "status": "True", "reason": "RetriesExceeded"});
+    let why = Cluster::of(&[release.clone()]).why("HelmRelease/web");
+    let (text, command) = advised(&why);
+    assert_eq!(
+        text,
+        "read the log of what failed (`kubectl -n apps logs job/migrate`), correct it, then reset the failures of the \
+         release"
+    );
+    assert_eq!(command, "windlass reconcile helmrelease/web -n apps --reset");
+    let next = "it is not retried until its spec changes, or its failures are reset";
+    assert_eq!(why.next.as_deref(), Some(next));
+    release["status"]["conditions"][0]["reason"] = "InstallFailed".into();
+    release["status"]["conditions"][1] = json!({"type": "Reconciling", "status": "True"});
+    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    assert_eq!(advised(&why).1, "kubectl -n apps logs job/migrate");
+}
+
+#[test]
+fn a_source_that_cannot_be_fetched_is_checked_by_what_its_spec_says() {
+    let of = |spec: Value, message: &str| {
+        let source =
+            with("GitRepository/app", &[&spec, &status("False", "GitOperationFailed", message)]);
+        advised(&Cluster::of(&[source]).why("GitRepository/app")).0
+    };
+    let branch = json!({"spec": {"url": "https://h/r", "ref": {"branch": "mian"}}});
+    assert_eq!(
+        of(branch, "no such branch"),
+        "check whether spec.ref.branch `mian` exists, whether spec.url is right, and whether the cluster reaches that \
+         server"
+    );
+    let own = "`localhost` resolves to windlass itself or to its node, which is not allowed";
+    let text = of(json!({"spec": {"url": "http://localhost/r"}}), own);
+    assert!(text.ends_with("start it with --allow-loopback-sources"), "{text}");
+}
+
+#[test]
+fn a_container_that_never_ran_has_no_log() {
+    let of = |state: Value| {
+        let status =
+            json!({"phase": "Pending", "containerStatuses": [{"name": "app", "state": state}]});
+        let pod = with("Pod/web-1", &[&json!({"status": status})]);
+        advised(&Cluster::of(&[pod]).why("Pod/web-1")).1
+    };
+    let waiting = |reason: &str| json!({"waiting": {"reason": reason, "message": "x"}});
+    assert_eq!(of(waiting("CreateContainerConfigError")), "kubectl -n apps describe pod web-1");
+    let ended = json!({"terminated": {"exitCode": 1, "reason": "Error"}});
+    assert_eq!(of(ended), "kubectl -n apps logs web-1 --all-containers");
+}
+
+#[test]
+fn the_default_generation_of_a_status_is_not_told_as_a_number() {
+    let release = with(
+        "HelmRelease/web",
+        &[&json!({"status": {"observedGeneration": -1,
+        "conditions": [{"type": "Ready", "status": "Unknown", "reason": "Progressing", "message": "x"}]}})],
+    );
+    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    assert_eq!(why.line(), "HelmRelease/apps/web is being reconciled: has not been reconciled yet");
+}

@@ -1,0 +1,86 @@
+//! Whether an operator acts, as far as its Leases tell: what a status says may be old where none does.
+//!
+//! Nothing is concluded from a Lease that is absent or may not be read: windlass takes none without leader election, and may
+//! have another namespace. Elsewhere: the Leases (`cluster::candidate`), checking an installation (`check.rs`).
+
+use objects::{Gvk, Object};
+use reconcile::Time;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+
+/// The namespace where an installation is by default, as the environment of all commands has it.
+const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");
+
+/// Leases of which an operator that applies objects holds one: windlass, or the controllers of Flux.
+const LEASES: [&str; 3] = [
+    "windlass-leader-election",
+    "kustomize-controller-leader-election",
+    "helm-controller-leader-election",
+];
+
+/// Which Lease is held no longer; none if an operator holds one, or nothing is known.
+pub(super) async fn absence(cluster: &Cluster, now: Time) -> Option<String> {
+    let namespace = std::env::var(NAMESPACE.0).ok().filter(|it| !it.is_empty());
+    let namespace = namespace.unwrap_or_else(|| NAMESPACE.1.to_owned());
+    let resource = cluster.resource(&Gvk::new("coordination.k8s.io/v1", "Lease")).await.ok()?;
+    let reads = LEASES.map(|name| cluster.get(&resource, &namespace, name));
+    let leases = futures::future::join_all(reads).await;
+    let leases: Vec<Object> = leases.into_iter().filter_map(|it| it.ok().flatten()).collect();
+    judged(&leases, now)
+}
+
+/// The same of Leases that were read.
+fn judged(leases: &[Object], now: Time) -> Option<String> {
+    let renewed =
+        |lease: &Object| -> Option<Time> { lease.get("spec")?["renewTime"].as_str()?.parse().ok() };
+    let is_held = |lease: &Object| {
+        let spec = lease.get("spec").unwrap_or(&Value::Null);
+        let length = spec["leaseDurationSeconds"].as_i64().unwrap_or_default();
+        let has_holder = spec["holderIdentity"].as_str().is_some_and(|it| !it.is_empty());
+        let age = renewed(lease).map(|at| now.duration_since(at).as_secs());
+        // Clocks differ a little.
+        has_holder && age.is_some_and(|age| age <= length.saturating_add(5))
+    };
+    if leases.iter().any(is_held) {
+        return None;
+    }
+    let last = leases.iter().max_by_key(|it| renewed(it))?;
+    let since = renewed(last).map(|at| format!(" since {at:.0}")).unwrap_or_default();
+    Some(format!(
+        "no operator holds Lease {}/{}{since}, so statuses may be old: `windlass check` shows whether windlass runs",
+        last.namespace(),
+        last.name()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lease(name: &str, holder: &str, renewed: &str) -> Object {
+        Object::new(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": name, "namespace": "flux-system"},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_operator_is_missed_only_where_its_leases_are_there_and_nobody_holds_one() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let live = lease("windlass-leader-election", "windlass-1", "2026-11-24T11:59:50.123456Z");
+        let old = lease("kustomize-controller-leader-election", "flux-1", "2026-11-24T10:00:00Z");
+        let released = lease("windlass-leader-election", "", "2026-11-24T11:59:59Z");
+        assert_eq!(judged(&[], now), None);
+        assert_eq!(judged(&[old.clone(), live], now), None);
+        let text = judged(&[old, released], now).unwrap();
+        assert!(
+            text.starts_with(
+                "no operator holds Lease flux-system/windlass-leader-election since 2026-11-24T11:59:59Z"
+            ),
+            "{text}"
+        );
+    }
+}
