@@ -1,6 +1,7 @@
 //! HTTP: artifacts and events, health, metrics, each on the address that Flux uses for it.
 
 mod artifacts;
+pub(crate) mod bodies;
 mod connections;
 mod events;
 

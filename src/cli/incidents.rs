@@ -1,20 +1,25 @@
 //! `windlass incidents`: which failures are open, since when, what they affect, and to whom they were sent.
 //!
+//! Incidents are kept for some Alerts only, so their absence says nothing: what is not ready without one is counted.
 //! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`controllers::incident`).
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
 use crds::incidents::{Incident, IncidentNotification, IncidentState, IncidentStep};
 use kube::core::Resource as _;
+use objects::Object;
 use reconcile::Time;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
-use super::kind::Target;
-use super::place::{Scope, say_left_out};
+use super::kind::{self, Target};
+use super::place::{Scope, Site, say_left_out};
+use super::row::Row;
 use super::table::{Cell, Colour, Screen, Table, age};
+use crate::controllers::delivery::incidents::INCIDENTS;
 use crate::controllers::lifecycle::table::resource;
 
 /// The flags of `windlass incidents`.
@@ -36,7 +41,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass incidents -A -o json                 for machines
 
 Incidents are kept for Alerts with the annotation windlass.dev/incidents: \"true\", or for all Alerts with the flag
---incidents of `windlass serve`. What else is not ready: windlass get -A --status-selector ready=false
+--incidents of `windlass serve`. A warning counts objects that are not ready without an incident.
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -58,26 +63,127 @@ const SHOWN: usize = 80;
 /// # Errors
 /// The cluster cannot be reached, or the kind is not installed.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (found, left_out) = args.scope.place.run(async |site| {
+    let (incidents, surroundings) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let target = Target { resource: resource::<Incident>(), namespace: None, name: None };
         let mut found = Vec::new();
         let left_out = site
             .list(&target, &args.scope.labels, |objects| {
-                found.extend(objects.into_iter().map(objects::Object::into_value));
+                found.extend(objects.into_iter().map(Object::into_value));
                 Ok(())
             })
             .await?;
-        anyhow::Ok((found, left_out))
+        let mut surroundings = Surroundings { left_out, ..Surroundings::default() };
+        if args.output == Format::Table {
+            surroundings.read(&site).await?;
+        }
+        anyhow::Ok((selected(found, args.all)?, surroundings))
     })?;
-    let incidents = selected(found, args.all)?;
-    if incidents.is_empty() && args.output == Format::Table {
-        say(Mark::Success, if args.all { "no incidents" } else { "no open incidents" });
-    } else {
+    if !incidents.is_empty() || args.output != Format::Table {
         print(&shown(&incidents, args)?)?;
     }
-    say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    if args.output == Format::Table {
+        for line in surroundings.lines(&incidents, args.all) {
+            say(line.mark, &line.text);
+        }
+    }
+    say_left_out(&surroundings.left_out);
+    let is_complete = surroundings.left_out.is_empty();
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+/// What there is besides incidents.
+#[derive(Debug, Default)]
+struct Surroundings {
+    /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
+    failing: BTreeSet<String>,
+    /// Whether an Alert asks for incidents by its annotation.
+    is_asked: bool,
+    left_out: Vec<String>,
+}
+
+/// A line for people.
+struct Line {
+    mark: Mark,
+    text: String,
+}
+
+impl Surroundings {
+    async fn read(&mut self, site: &Site) -> anyhow::Result<()> {
+        let now = jiff::Timestamp::now();
+        for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
+            let left_out = site.list(&target, "", |objects| {
+                for object in &objects {
+                    self.add(object, now);
+                }
+                Ok(())
+            });
+            let left_out = left_out.await?;
+            self.left_out.extend(left_out);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, object: &Object, now: Time) {
+        let row = Row::of(object, now);
+        if row.ready == "False" && !row.is_suspended() {
+            self.failing.insert(object.id().subject());
+        }
+        let asks = object.annotation(INCIDENTS).is_some_and(|it| it.trim() == "true");
+        self.is_asked |= object.kind() == "Alert" && asks;
+    }
+
+    /// How many objects fail that belong to none of the incidents. Those have the names of some objects, and the count of all.
+    fn without_incident(&self, incidents: &[Incident]) -> usize {
+        let open = || incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
+        let mut named = BTreeSet::new();
+        let mut unnamed = 0;
+        for incident in open() {
+            let namespace = incident.metadata.namespace.clone().unwrap_or_default();
+            let subject = &incident.spec.subject;
+            named.insert(format!("{}/{namespace}/{}", subject.kind, subject.name));
+            let affected = incident.status.clone().unwrap_or_default().affected.unwrap_or_default();
+            let count = usize::try_from(affected.count).unwrap_or_default();
+            unnamed += count.saturating_sub(affected.objects.len());
+            named.extend(affected.objects);
+        }
+        let others = self.failing.iter().filter(|it| !named.contains(*it)).count();
+        others.saturating_sub(unnamed)
+    }
+
+    fn lines(&self, incidents: &[Incident], all: bool) -> Vec<Line> {
+        let others = self.without_incident(incidents);
+        let none = if all { "no incidents" } else { "no open incidents" };
+        let line = |mark, text: String| Line { mark, text };
+        let mut lines = Vec::new();
+        match (others, incidents.is_empty()) {
+            (0, false) => {}
+            (0, true) if self.left_out.is_empty() => {
+                lines.push(line(Mark::Success, format!("{none}, and no object is failing")));
+            }
+            (0, true) => {
+                let text = format!("{none} among the objects that you may read");
+                lines.push(line(Mark::Warning, text));
+            }
+            (count, is_empty) => {
+                let begin = if is_empty { format!("{none}, but ") } else { String::new() };
+                let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
+                let text = format!(
+                    "{begin}{count} {objects} without an incident {are} not ready: windlass get all -A --status-selector \
+                     ready=false"
+                );
+                lines.push(line(Mark::Warning, text));
+            }
+        }
+        if !self.is_asked && incidents.is_empty() {
+            let text = format!(
+                "no Alert here has the annotation {INCIDENTS}: \"true\", so no incident is opened unless `windlass serve` \
+                 runs with --incidents"
+            );
+            lines.push(line(Mark::Warning, text));
+        }
+        lines
+    }
 }
 
 fn state(incident: &Incident) -> Option<IncidentState> {
@@ -86,6 +192,12 @@ fn state(incident: &Incident) -> Option<IncidentState> {
 
 fn opened(incident: &Incident) -> Option<Time> {
     incident.status.as_ref()?.opened_at.as_ref().map(|at| at.0)
+}
+
+/// Since when its subject fails.
+fn since(incident: &Incident) -> Option<Time> {
+    let since = incident.status.as_ref()?.since.as_ref().map(|at| at.0);
+    since.or_else(|| opened(incident))
 }
 
 /// Those that are open, the oldest first; with `all` those that are resolved before them.
@@ -147,7 +259,7 @@ fn row(incident: &Incident, now: Time) -> [Cell; 8] {
     [
         Cell::new(incident.metadata.namespace.as_deref().unwrap_or_default()),
         Cell::coloured(state, Some(colour)),
-        Cell::new(&age(opened(incident), now)),
+        Cell::new(&age(since(incident), now)),
         Cell::new(&format!("{}/{}", spec.subject.kind, spec.subject.name)),
         Cell::new(&spec.cause.reason),
         Cell::new(&status.affected.unwrap_or_default().count.to_string()),
@@ -202,6 +314,69 @@ mod tests {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let text = crate::cli::table::at_both_widths(|on| table(&incidents, true, now, on));
         expect_test::expect_file!["goldens/incidents.txt"].assert_eq(&text);
+    }
+
+    fn object(kind: &str, name: &str, ready: &str) -> Object {
+        let version = match kind {
+            "Alert" => "notification.toolkit.fluxcd.io/v1beta3",
+            "GitRepository" => "source.toolkit.fluxcd.io/v1",
+            _ => "kustomize.toolkit.fluxcd.io/v1",
+        };
+        let conditions = json!([{"type": "Ready", "status": ready, "reason": "R", "message": ""}]);
+        let metadata = json!({"name": name, "namespace": "apps"});
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata,
+            "spec": {}, "status": {"conditions": conditions}});
+        Object::new(object).unwrap()
+    }
+
+    fn said(objects: &[Object], incidents: &[Incident]) -> Vec<String> {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let mut surroundings = Surroundings::default();
+        objects.iter().for_each(|it| surroundings.add(it, now));
+        let lines = surroundings.lines(incidents, false);
+        lines.iter().map(|it| format!("{} {}", it.mark == Mark::Success, it.text)).collect()
+    }
+
+    #[test]
+    fn objects_that_fail_are_no_all_clear_where_no_alert_keeps_incidents() {
+        let failing: Vec<Object> =
+            (0..10).map(|at| object("Kustomization", &format!("k{at}"), "False")).collect();
+        let lines = said(&failing, &[]);
+        let expected = "false no open incidents, but 10 objects without an incident are not ready: windlass get all -A \
+                        --status-selector ready=false";
+        assert_eq!((lines.len(), lines[0].as_str()), (2, expected));
+        assert!(lines[1].contains("no Alert here has the annotation windlass.dev/incidents"));
+        let mut suspended = failing[0].clone();
+        suspended.fields_mut().insert("spec".to_owned(), json!({"suspend": true}));
+        let mut alert = object("Alert", "a", "True");
+        alert.metadata_mut().insert("annotations".to_owned(), json!({INCIDENTS: "true"}));
+        let well = said(&[suspended, alert, object("Kustomization", "k", "True")], &[]);
+        assert_eq!(well, ["true no open incidents, and no object is failing"]);
+    }
+
+    #[test]
+    fn what_incidents_name_or_count_is_not_told_again() {
+        let open = selected(vec![incident("shop", "Open", "2026-11-24T11:00:00Z")], false).unwrap();
+        let mut objects = vec![object("GitRepository", "shop", "False")];
+        objects.extend((0..200).map(|at| object("Kustomization", &format!("k{at}"), "False")));
+        // One of the 200 that it affects is named, and is not among these.
+        let line = "false 1 object without an incident is not ready: windlass get all -A --status-selector ready=false";
+        assert_eq!(said(&objects, &open), [line]);
+        assert!(said(&objects[..200], &open).is_empty());
+    }
+
+    #[test]
+    fn an_incident_is_as_old_as_the_failure() {
+        let mut of = incident("shop", "Open", "2026-11-24T11:00:00Z");
+        of["status"]["since"] = json!("2026-11-24T09:00:00Z");
+        let of = selected(vec![of], false).unwrap();
+        let row = row(&of[0], "2026-11-24T12:00:00Z".parse().unwrap());
+        let shown = |cell: &Cell| format!("{cell:?}");
+        assert!(
+            row.iter().map(shown).any(|it| it.contains("3h")),
+            "{:?}",
+            row.map(|it| shown(&it))
+        );
     }
 
     #[test]

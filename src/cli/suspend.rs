@@ -87,6 +87,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let annotation = |key: &str| annotations[key].as_str();
         let told = Hold::of(annotation).map(|hold| hold.to_string()).unwrap_or_default();
         each(&site, &args.chosen, async |target, object| {
+            ensure!(until.is_none() || expires(object), "{NEVER_EXPIRES}");
             if let Some(name) = &args.chosen.release {
                 let row = release::named(object, name)?;
                 let reason = by(&owner, args.reason.as_deref());
@@ -114,6 +115,15 @@ fn replaced(object: &Object, by: &str) -> Option<String> {
     let before = hold(object).filter(|_| is_suspended)?.to_string();
     (before != by).then_some(before)
 }
+
+/// Whether windlass ends a suspension of an object: it reconciles its kind.
+fn expires(object: &Object) -> bool {
+    let gvk = object.gvk();
+    crds::names().any(|it| it.group == gvk.group && it.kind == gvk.kind)
+}
+
+const NEVER_EXPIRES: &str = "windlass does not reconcile this kind, so it would stay suspended after --until: leave out \
+                             --until, and resume it with `windlass resume`";
 
 /// A reason with who gives it, where there is no other place for the name.
 pub(super) fn by(owner: &str, reason: Option<&str>) -> String {
@@ -250,6 +260,21 @@ mod tests {
         assert_eq!(replaced(&suspended("incident-1", true), &again), Some(before.clone()));
         assert_eq!(replaced(&suspended("incident-1", true), &before), None);
         assert_eq!(replaced(&suspended("incident-1", false), ""), None);
+    }
+
+    #[test]
+    fn a_suspension_ends_by_itself_only_for_kinds_that_windlass_reconciles() {
+        let of = |version: &str, kind: &str| {
+            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
+            expires(&Object::new(object).unwrap())
+        };
+        for kind in ["Alert", "Provider", "Receiver"] {
+            let version = if kind == "Receiver" { "v1" } else { "v1beta3" };
+            assert!(of(&format!("notification.toolkit.fluxcd.io/{version}"), kind), "{kind}");
+        }
+        assert!(of("kustomize.toolkit.fluxcd.io/v1", "Kustomization"));
+        assert!(of("apps.mumoshu.github.io/v1alpha1", "Helmfile"));
+        assert!(!of("image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation"));
     }
 
     #[test]

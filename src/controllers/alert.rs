@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use super::context::Context;
 use super::delivery::CONTROLLER;
 use super::kind::Controlled;
-use super::provider::let_go;
+use super::provider::tend;
 
 impl Controlled for Alert {
     const CONTROLLER: &'static str = CONTROLLER;
@@ -23,6 +23,6 @@ impl Controlled for Alert {
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        async move { let_go(&self, &context).await }.boxed()
+        async move { tend(&self, &context).await }.boxed()
     }
 }

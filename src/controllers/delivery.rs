@@ -2,7 +2,7 @@
 //!
 //! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `deciding`), what was told lately
 //! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`), what goes
-//! out (`parcels`, `nats`), and what is sent about incidents (`incidents`).
+//! out (`parcels`, `nats`), what is sent about incidents (`incidents`) and which events wait for them (`suppression`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`crate::events`), requests (`controllers::exchange`).
 
 pub(crate) mod attempt;
@@ -15,6 +15,7 @@ mod nats;
 pub(crate) mod parcels;
 mod repetitions;
 mod spool;
+pub(crate) mod suppression;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +32,7 @@ use self::lane::Troubles;
 use self::lanes::Place;
 use self::repetitions::Repetitions;
 use self::spool::{Bounds, Notification, Spool};
+use self::suppression::Suppression;
 use super::context::Context;
 use super::permit::Permits;
 
@@ -63,6 +65,7 @@ pub(crate) struct Delivery {
     permits: Permits,
     troubles: Troubles,
     outcomes: Outcomes,
+    suppression: Suppression,
     warned: Mutex<Repetitions>,
     stop: CancellationToken,
     working: TaskTracker,
@@ -86,6 +89,7 @@ impl Delivery {
             permits: Permits::shared(REQUESTS, REQUESTS_EACH),
             troubles: Troubles::default(),
             outcomes: Outcomes::default(),
+            suppression: Suppression::default(),
             warned: Mutex::new(Repetitions::within(WARNED_AGAIN)),
             stop,
             working: TaskTracker::new(),

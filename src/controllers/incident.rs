@@ -6,13 +6,18 @@
 //! about it.
 //!
 //! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed`), the objects that keep incidents
-//! (`book`), when writes pause (`pauses`), what is sent about them (`telling`). Elsewhere: which failures are one incident
+//! (`book`), when writes pause (`pauses`) and whose turn it is (`turns`), who is sent what about them (`audience`, `telling`,
+//! `wording`), and events that are sent after all (`suppression`). Elsewhere: which failures are one incident
 //! (`cause::incident`), Alerts and sending (`delivery`).
 
+mod audience;
 mod book;
 mod observed;
 mod pauses;
+mod suppression;
 mod telling;
+mod turns;
+mod wording;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,17 +25,23 @@ use std::time::{Duration, Instant};
 
 use cause::incident::{self as failures, Identity, Own, Reach, Verdict, is_over};
 use crds::incidents::{Incident, IncidentState};
+use crds::notification::Alert;
+use kube::core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::ObjectId;
 use tokio_util::sync::CancellationToken;
 
+use self::audience::Audience;
 use self::book::Book;
 pub(crate) use self::observed::Row;
 use self::observed::{Listed, Observed};
-use self::telling::Teller;
+use self::suppression::{EventDecision, IncidentNotice, decision};
+use self::telling::{Notice, Teller};
+use self::turns::Turns;
 use super::context::Context;
 use super::delivery::Delivery;
 use super::delivery::incidents::Wanting;
+use super::delivery::suppression::{Beginning, Topic};
 use super::lifecycle::table::{self, Changed, Tabled};
 
 /// How often conditions are compared. What changes in between is one pass.
@@ -42,8 +53,12 @@ const RESTS: u32 = 20;
 /// The longest such time.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// How many deleted Incidents are remembered until their ends are sent.
+/// How many deleted Incidents of a namespace are remembered until their ends are sent, and of how many namespaces.
 const MOST_GONE: usize = 1_000;
+const MOST_NAMESPACES_GONE: usize = 100;
+
+/// How many steps are taken until others have their turn: the lists here are as long as users make them.
+const AT_ONCE: usize = 64;
 
 /// How often objects are judged again that did not change: windows and holds begin and end with the time.
 const JUDGED_AGAIN: Duration = Duration::from_secs(30);
@@ -67,7 +82,7 @@ pub(crate) async fn follow(context: Arc<Context>, stop: CancellationToken) {
 
 /// Incidents that another client deleted while they were open, such as with their namespace.
 #[derive(Default)]
-struct Gone(Mutex<Vec<Arc<Incident>>>);
+struct Gone(Mutex<BTreeMap<String, Vec<Arc<Incident>>>>);
 
 impl Gone {
     fn note(&self, changed: Changed<Incident>) {
@@ -77,13 +92,19 @@ impl Gone {
             return;
         }
         let mut gone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if gone.len() < MOST_GONE {
-            gone.push(before);
+        let (count, namespace) = (gone.len(), before.namespace().unwrap_or_default());
+        if count >= MOST_NAMESPACES_GONE && !gone.contains_key(&namespace) {
+            return;
+        }
+        let of_namespace = gone.entry(namespace).or_default();
+        if of_namespace.len() < MOST_GONE {
+            of_namespace.push(before);
         }
     }
 
     fn take(&self) -> Vec<Arc<Incident>> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let gone = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        gone.into_values().flatten().collect()
     }
 }
 
@@ -113,6 +134,7 @@ pub(crate) async fn run(
             judged: Judged::default(),
             next: None,
             since: BTreeMap::new(),
+            turns: Turns::default(),
         };
         loop {
             run.pass().await;
@@ -164,12 +186,36 @@ struct Run {
     teller: Teller,
     /// Since when this process knows of a failure.
     since: BTreeMap<Identity, Instant>,
+    turns: Turns,
+}
+
+/// A write that an incident needs.
+enum Need {
+    /// It has ended.
+    Resolve(Arc<Incident>),
+    Open(Identity),
+    Update(Arc<Incident>, Identity),
+}
+
+/// Gives others their turn after some steps.
+async fn pause(step: usize) {
+    if step % AT_ONCE == AT_ONCE - 1 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether a failure lasts long enough to be an incident, by how long this process knows of it, and by its condition.
+///
+/// That condition outlives the process. What fails for the same cause is known after [`SETTLED`] only.
+fn lasts(known: Duration, failing: Option<Duration>, is_waiting: bool) -> bool {
+    let enough = if is_waiting { SETTLED_WAITING } else { SETTLED };
+    known >= SETTLED && failing.unwrap_or_default().max(known) >= enough
 }
 
 impl Run {
     async fn pass(&mut self) {
         self.book.pass();
-        self.teller.record(&self.book).await;
+        self.teller.record(&mut self.book).await;
         let is_kept = self.book.is_kept(self.delivery.is_incident_wanted()).await;
         self.delivery.keeps_incidents(is_kept);
         for incident in self.gone.take() {
@@ -177,24 +223,24 @@ impl Run {
                 self.tell_end(&incident).await;
             }
         }
-        if !is_kept {
-            return;
-        }
-        let wanting = self.delivery.wanting();
-        if wanting.is_empty() && !self.book.has_unfinished() {
-            self.sweep().await;
+        let wanting = if is_kept { self.delivery.wanting() } else { Vec::new() };
+        let listed = Listed::of(&self.rows, &self.context);
+        if wanting.is_empty() && !(is_kept && self.book.has_unfinished()) {
+            self.send_suppressed(&listed).await;
+            if is_kept {
+                self.sweep().await;
+            }
             self.observed = Observed::default();
             self.judged = Judged::default();
             self.next = None;
             self.since.clear();
             return;
         }
-        let listed = Listed::of(&self.rows, &self.context);
         self.judge(&listed).await;
-        // The bound of writes is never reached by what begins before what ends.
-        self.end(&listed).await;
-        self.open(&wanting).await;
-        self.tell(&wanting).await;
+        let audience = Audience::new(&wanting, self.context.settings.no_cross_namespace_refs);
+        self.write(&listed, &audience).await;
+        self.tell(&wanting, &audience).await;
+        self.send_suppressed(&listed).await;
         self.sweep().await;
     }
 
@@ -224,7 +270,8 @@ impl Run {
             }
             let is_confined = context.settings.no_cross_namespace_refs;
             let reach = if is_confined { Reach::OwnNamespace } else { Reach::All };
-            let verdicts = observed.judge(&listed, reach, jiff::Timestamp::now());
+            let mut verdicts = observed.judge(&listed, reach, jiff::Timestamp::now());
+            failures::join_cycles(&mut verdicts, reach);
             let found = failures::incidents(&verdicts);
             (observed, Some(Judged::new(verdicts, found)), begun.elapsed())
         });
@@ -241,43 +288,70 @@ impl Run {
         }
     }
 
-    /// Opens incidents, and updates those that are open.
-    async fn open(&mut self, wanting: &[Wanting]) {
-        for (identity, incident) in &self.judged.found {
-            let known = self.book.of(identity);
-            if let Some(known) = known.filter(|it| book::state(it) == Some(IncidentState::Open)) {
-                self.book.update(&known, incident).await;
-                continue;
+    /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
+    async fn write(&mut self, listed: &Listed, audience: &Audience) {
+        let mut needs = self.ended(listed).await;
+        needs.extend(self.begun(audience).await);
+        for (namespace, need) in self.turns.order(needs) {
+            if !self.book.has_writes() {
+                break;
             }
-            let enough = if incident.failure.is_waiting { SETTLED_WAITING } else { SETTLED };
-            let lasts = self.since.get(identity).is_some_and(|since| since.elapsed() >= enough);
-            let is_ours = self.observed.is_selected(incident);
-            if lasts && is_ours && self.is_wanted(incident, wanting) {
-                let subject = self.observed.reference(&incident.failure.subject);
-                self.book.open(identity, incident, &subject).await;
+            self.turns.served(&namespace);
+            match need {
+                Need::Resolve(incident) => self.book.resolve(&incident).await,
+                Need::Open(identity) => {
+                    let Some(incident) = self.judged.found.get(&identity) else { continue };
+                    let subject = self.observed.reference(&incident.failure.subject);
+                    self.book.open(&identity, incident, &subject).await;
+                }
+                Need::Update(known, identity) => {
+                    let Some(incident) = self.judged.found.get(&identity) else { continue };
+                    self.book.update(&known, incident).await;
+                }
             }
         }
     }
 
-    /// Whether an Alert names the subject or an object that is affected.
-    fn is_wanted(&self, incident: &failures::Incident, wanting: &[Wanting]) -> bool {
-        let about = self.about(incident);
-        wanting.iter().any(|it| about.iter().any(|object| self.delivery.names(it, object)))
+    /// Incidents that are to be opened, and then those that are open.
+    async fn begun(&self, audience: &Audience) -> Vec<(String, Need)> {
+        let (mut opened, mut updated) = (Vec::new(), Vec::new());
+        for (step, (identity, incident)) in self.judged.found.iter().enumerate() {
+            pause(step).await;
+            let namespace = identity.0.namespace.clone();
+            let known = self.book.of(identity);
+            if let Some(known) = known.filter(|it| book::state(it) == Some(IncidentState::Open)) {
+                updated.push((namespace, Need::Update(known, identity.clone())));
+                continue;
+            }
+            let known = self.since.get(identity).map(Instant::elapsed).unwrap_or_default();
+            let failing = incident.failure.since.and_then(|since| {
+                Duration::try_from(jiff::Timestamp::now().duration_since(since)).ok()
+            });
+            if lasts(known, failing, incident.failure.is_waiting)
+                && self.observed.is_selected(incident)
+                && !audience.of(objects_of(incident)).is_empty()
+            {
+                opened.push((namespace, Need::Open(identity.clone())));
+            }
+        }
+        opened.extend(updated);
+        opened
     }
 
     /// The objects of an incident, the subject first.
     fn about(&self, incident: &failures::Incident) -> Vec<ObjectReference> {
-        let all = std::iter::once(&incident.failure.subject).chain(&incident.affected);
-        all.map(|id| self.observed.reference(id)).collect()
+        objects_of(incident).map(|id| self.observed.reference(id)).collect()
     }
 
-    /// Resolves incidents that have ended.
-    async fn end(&mut self, listed: &Listed) {
+    /// Incidents that have ended.
+    async fn ended(&self, listed: &Listed) -> Vec<(String, Need)> {
+        let mut ended = Vec::new();
         // Before anything was judged all would look deleted.
         if self.judged.at.is_none() {
-            return;
+            return ended;
         }
-        for object in self.book.open_ones() {
+        for (step, object) in self.book.open_ones().into_iter().enumerate() {
+            pause(step).await;
             let Some(identity) = book::identity(&object) else { continue };
             // Of a kind that was not listed nothing is known.
             if self.judged.of(&identity).is_some() || !listed.has(&identity.0) {
@@ -286,22 +360,29 @@ impl Run {
             let affected = book::affected(&object);
             let (subject, problem) = &identity;
             if is_over((subject, problem.as_str()), &affected, &self.judged.verdicts) {
-                self.book.resolve(&object).await;
+                ended.push((identity.0.namespace.clone(), Need::Resolve(object)));
             }
         }
+        ended
     }
 
     /// Has sent what is due.
-    async fn tell(&mut self, wanting: &[Wanting]) {
-        for object in self.book.open_ones() {
+    async fn tell(&mut self, wanting: &[Wanting], audience: &Audience) {
+        for (step, object) in self.book.open_ones().into_iter().enumerate() {
+            pause(step).await;
             let Some(identity) = book::identity(&object) else { continue };
             let subject = &identity.0;
+            let failing = self.judged.of(&identity);
+            let named = match failing {
+                Some(incident) => audience.of(objects_of(incident)),
+                None => audience.of(std::iter::once(subject)),
+            };
             let own = self.judged.verdicts.get(subject).map(|it| it.own);
-            let due = self.teller.due(&object, wanting, own == Some(Own::Paused));
+            let due = self.teller.due(&object, wanting, named, own == Some(Own::Paused));
             if due.is_empty() {
                 continue;
             }
-            let about = self.judged.of(&identity).map(|it| self.about(it));
+            let about = failing.map(|it| self.about(it));
             let about = about.unwrap_or_else(|| vec![self.observed.reference(subject)]);
             let controller = self.observed.controller(subject);
             self.teller.opened(&object, (&about, controller), due).await;
@@ -320,6 +401,56 @@ impl Run {
         }
     }
 
+    /// Has those events sent after all that no incident says.
+    async fn send_suppressed(&mut self, listed: &Listed) {
+        for (step, (topic, beginning)) in self.delivery.suppressed().into_iter().enumerate() {
+            pause(step).await;
+            match self.decision(&topic, beginning, listed) {
+                EventDecision::Wait => {}
+                EventDecision::Forget => self.delivery.forget_suppressed(&topic),
+                EventDecision::Send => self.delivery.send_suppressed(&topic).await,
+            }
+        }
+    }
+
+    /// What becomes of an event that an incident may say.
+    fn decision(&self, topic: &Topic, beginning: Beginning, listed: &Listed) -> EventDecision {
+        let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
+        // Who deleted or suspended it wants nothing.
+        let Some(alert) = alert.filter(|alert| self.delivery.is_sending(alert)) else {
+            return EventDecision::Forget;
+        };
+        if !self.delivery.has_incidents(&alert) {
+            return EventDecision::Send;
+        }
+        let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
+        let absent = Verdict { own: Own::Absent, since: None, failure: None };
+        let verdict = self.judged.verdicts.get(&topic.object);
+        let verdict = verdict.or_else(|| listed.has(&topic.object).then_some(&absent));
+        let failure = verdict.and_then(|it| it.failure.as_ref());
+        let identity = failure.map(|it| (it.subject.clone(), it.problem));
+        let notified = identity.map_or(IncidentNotice::NoIncident, |it| self.notified(&it, &alert));
+        decision(beginning, judged_after, verdict, notified)
+    }
+
+    /// What an Alert is sent about the incident of a failure.
+    fn notified(&self, identity: &Identity, alert: &Alert) -> IncidentNotice {
+        let own = self.book.of(identity);
+        if let Some(own) = own.filter(|it| book::state(it) == Some(IncidentState::Open)) {
+            return match self.teller.notice(&own, alert) {
+                Notice::Sent => IncidentNotice::Sent,
+                Notice::Due => IncidentNotice::Due,
+                Notice::Denied => IncidentNotice::Denied,
+            };
+        }
+        match self.book.of_other_shard(identity) {
+            Some(other) if self.teller.notice(&other, alert) == Notice::Sent => {
+                IncidentNotice::Sent
+            }
+            Some(_) | None => IncidentNotice::NoIncident,
+        }
+    }
+
     /// Has sent that an incident has ended.
     async fn tell_end(&mut self, incident: &Incident) {
         let Some((subject, _)) = book::identity(incident) else { return };
@@ -327,6 +458,11 @@ impl Run {
         let controller = self.observed.controller(&subject);
         self.teller.resolved(incident, (&about, controller)).await;
     }
+}
+
+/// The objects of an incident, the subject first.
+fn objects_of(incident: &failures::Incident) -> impl Iterator<Item = &ObjectId> {
+    std::iter::once(&incident.failure.subject).chain(&incident.affected)
 }
 
 /// How long conditions are not compared after that took a while.
@@ -344,6 +480,35 @@ mod tests {
     fn judging_takes_a_twentieth_of_a_core_at_most_but_for_very_many_objects() {
         let rests = [1, 100, 400, 5_000].map(|took| rest(Duration::from_millis(took)).as_millis());
         assert_eq!(rests, [1_000, 2_000, 8_000, 10_000]);
+    }
+
+    #[test]
+    fn a_failure_that_is_older_than_the_process_is_told_after_three_seconds() {
+        let seconds = Duration::from_secs;
+        assert!(!lasts(seconds(2), Some(seconds(9_000)), false));
+        assert!(lasts(seconds(3), None, false) && lasts(seconds(3), Some(seconds(0)), false));
+        assert!(lasts(seconds(3), Some(seconds(300)), true), "the clock does not begin anew");
+        assert!(!lasts(seconds(3), Some(seconds(299)), true) && !lasts(seconds(3), None, true));
+        assert!(lasts(seconds(300), Some(seconds(0)), true), "its condition changed in between");
+    }
+
+    #[test]
+    fn ends_of_many_incidents_of_one_namespace_leave_room_for_those_of_others() {
+        let open = |namespace: &str, uid: usize| {
+            let mut it = Incident::new("i", crds::incidents::IncidentSpec::default());
+            it.metadata.namespace = Some(namespace.to_owned());
+            it.metadata.uid = Some(uid.to_string());
+            it.status = serde_json::from_value(json!({"state": "Open"})).unwrap();
+            Some(Arc::new(it))
+        };
+        let gone = Gone::default();
+        for at in 0..MOST_GONE + 5 {
+            gone.note(Changed { before: open("loud", at), after: None });
+        }
+        gone.note(Changed { before: open("quiet", 0), after: None });
+        let all = gone.take();
+        assert_eq!(all.len(), MOST_GONE + 1);
+        assert!(all.iter().any(|it| it.namespace().as_deref() == Some("quiet")));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod audit;
 pub(crate) mod bases;
 mod build;
 mod ca_bundle;
+mod culprit;
 pub(super) mod decryption;
 mod finalize;
 mod generated;
@@ -423,6 +424,8 @@ impl Session {
             retry_at: self.in_future(timeouts.retry),
         };
         let (mut ended, done) = self.drive(object, wish.desired.clone(), wishes, target).await;
+        let (cluster, known) = (&target.cluster, self.failed_wait(&judged));
+        culprit::complete(&mut ended.rest, (cluster, &wish.secrets), known).await;
         let answers = match held.filter(|_| is_at_end(&ended.rest)) {
             Some(held) => match self.pass_after(object, &held, answers).await {
                 Ok(answers) => answers,

@@ -50,6 +50,11 @@ impl Lines {
         self.begin.is_empty() && self.go_on.is_empty()
     }
 
+    /// Whether one of them still waits.
+    fn is_awaited(&self) -> bool {
+        self.begin.iter().chain(&self.go_on).any(|waiting| !waiting.is_closed())
+    }
+
     fn push(&mut self, line: Line, waiting: oneshot::Sender<Permit>) {
         match line {
             Line::Begin => self.begin.push_back(waiting),
@@ -168,6 +173,12 @@ impl Permits {
             granted.push((waiting, Permit { permits: self.clone(), namespace }));
         }
         granted
+    }
+
+    /// Whether anybody waits for a permit.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let queues = self.lock();
+        queues.waiting.values().any(Lines::is_awaited)
     }
 
     /// How many permits are free.

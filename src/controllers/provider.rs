@@ -11,6 +11,7 @@ use kube::core::ResourceExt as _;
 
 use super::context::Context;
 use super::delivery::{CONTROLLER, Lanes};
+use super::hold;
 use super::kind::Controlled;
 use super::record::Latest;
 
@@ -36,20 +37,24 @@ impl Controlled for Provider {
         async move {
             let (namespace, name) = (self.namespace().unwrap_or_default(), self.name_any());
             context.shared::<Lanes>().ring(&namespace, &name);
-            let_go(&self, &context).await
+            tend(&self, &context).await
         }
         .boxed()
     }
 }
 
-/// When a finalizer is removed that could not be.
+/// When is done again what the API server rejected.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Removes the finalizer that Flux's notification-controller put on an object which is being deleted. None is added here:
-/// there is nothing to be done.
-pub(crate) async fn let_go<K: Controlled>(object: &Arc<K>, context: &Context) -> Option<Duration> {
-    object.meta().deletion_timestamp.as_ref()?;
-    match Latest::default().set_finalizer(context, object, false).await {
+/// Does for an object what there is to do for one that has no runs: a suspension that has expired is ended, and the finalizer
+/// is removed that Flux's notification-controller put on an object which is being deleted. None is added here.
+pub(crate) async fn tend<K: Controlled>(object: &Arc<K>, context: &Context) -> Option<Duration> {
+    let latest = Latest::default();
+    let done = match object.meta().deletion_timestamp {
+        Some(_) => latest.set_finalizer(context, object, false).await,
+        None => hold::lift(context, &latest, object.clone(), jiff::Timestamp::now()).await,
+    };
+    match done {
         Ok(_) => None,
         Err(error) => {
             tracing::error!(
@@ -57,7 +62,7 @@ pub(crate) async fn let_go<K: Controlled>(object: &Arc<K>, context: &Context) ->
                 name = object.name_any(),
                 namespace = object.namespace().unwrap_or_default(),
                 error = %error,
-                "failed to remove the finalizer, retrying"
+                "failed to remove the finalizer or to end an expired suspension, retrying"
             );
             Some(AGAIN)
         }

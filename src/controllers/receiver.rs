@@ -6,6 +6,7 @@
 
 mod existing;
 pub(crate) mod hooks;
+mod intake;
 mod wakes;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -175,6 +176,7 @@ fn read(object: &Receiver) -> Result<notify::receivers::Receiver, String> {
     let mut receiver =
         notify::receivers::Receiver::new(&value).map_err(|error| error.to_string())?;
     receiver.spec.resources.extend(named(object, RESOURCES)?);
+    receiver.spec.suspend = hold::is_suspended(object, jiff::Timestamp::now());
     Ok(receiver)
 }
 

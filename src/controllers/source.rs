@@ -272,6 +272,8 @@ async fn retire<K: Sourced>(
     latest: &Latest<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
+    let lifted = hold::lift(context, latest, object.clone(), jiff::Timestamp::now()).await?;
+    let Some(object) = &lifted else { return Ok(None) };
     let before = status_of(&**object);
     // A status without conditions was never written, or was cleared already.
     let was_run = object.finalizers().iter().any(|it| it == FINALIZER)

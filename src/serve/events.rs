@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use tokio::sync::Semaphore;
 
+use super::bodies::{BodyReader, SHORT};
 use crate::events::{Announcement, Event, Events, Origin, Severity, Subject};
 use crate::metrics::{EventOutcome, Metrics};
 
@@ -28,8 +28,11 @@ const BODY_LIMIT: usize = 3 << 20;
 /// Longest time that sending a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// How many bodies are in memory at once; more requests wait.
-const BODIES: usize = 16;
+/// How many long bodies are in memory at once; more requests wait, but none with a short body (`bodies`).
+const LONG: usize = 16;
+
+/// Longest time for the rest of a long body, for which others may wait.
+const REST_LIMIT: Duration = Duration::from_secs(5);
 
 /// Most keys of the metadata of an event.
 ///
@@ -123,38 +126,42 @@ impl Posted {
 struct Taking {
     events: Arc<Events>,
     metrics: Arc<Metrics>,
-    bodies: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    rest: Duration,
 }
 
 /// Takes events.
 pub(crate) fn events(events: Arc<Events>, metrics: Arc<Metrics>) -> Router {
-    router(Taking { events, metrics, bodies: Arc::new(Semaphore::new(BODIES)) })
+    router(Taking { events, metrics, long: Arc::new(Semaphore::new(LONG)), rest: REST_LIMIT })
 }
 
 fn router(taking: Taking) -> Router {
-    let limit = DefaultBodyLimit::max(BODY_LIMIT);
-    Router::new().route("/", post(take).layer(limit)).with_state(taking)
+    Router::new().route("/", post(take)).with_state(taking)
 }
 
 /// Parity(flux): 202 whatever becomes of the event, 413 for one that is too large, 400 for what is none.
 ///
 /// Differs(flux): 503 where too many others are sent at the same time.
 async fn take(State(taking): State<Taking>, request: Request) -> StatusCode {
-    let Taking { events, metrics, bodies } = taking;
-    let answer = async {
-        let turn = tokio::time::timeout(READ_LIMIT, bodies.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(StatusCode::SERVICE_UNAVAILABLE) };
-        let body = tokio::time::timeout(READ_LIMIT, Bytes::from_request(request, &()));
-        match body.await {
-            Ok(Ok(body)) => read(&body).map(|event| events.put(event)),
-            Ok(Err(unread)) => Err(unread.status()),
-            Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
-        }
-    };
-    let answer = answer.await;
+    let answer = body(&taking, request).await;
+    let Taking { events, metrics, .. } = taking;
+    let answer = answer.and_then(|body| read(&body)).map(|event| events.put(event));
     let outcome = if answer.is_ok() { EventOutcome::Accepted } else { EventOutcome::Refused };
     metrics.posted(outcome);
     answer.err().unwrap_or(StatusCode::ACCEPTED)
+}
+
+/// The body of a request: a slow sender takes no place of others.
+async fn body(taking: &Taking, request: Request) -> Result<Vec<u8>, StatusCode> {
+    let mut reader = BodyReader::new(request.into_body(), BODY_LIMIT);
+    let slow = |_| StatusCode::REQUEST_TIMEOUT;
+    let is_short = tokio::time::timeout(READ_LIMIT, reader.up_to(SHORT)).await.map_err(slow)??;
+    if !is_short {
+        let turn = tokio::time::timeout(READ_LIMIT, taking.long.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Err(StatusCode::SERVICE_UNAVAILABLE) };
+        tokio::time::timeout(taking.rest, reader.rest()).await.map_err(slow)??;
+    }
+    Ok(reader.into_bytes())
 }
 
 fn read(body: &[u8]) -> Result<Announcement, StatusCode> {
@@ -180,6 +187,7 @@ fn read(body: &[u8]) -> Result<Announcement, StatusCode> {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use futures::StreamExt as _;
     use serde_json::json;
     use tower::ServiceExt as _;
 
@@ -236,20 +244,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_waits_until_there_is_room_for_its_body() {
+    async fn a_long_event_waits_until_there_is_room_for_its_body_and_a_short_one_does_not() {
         let metrics = Metrics::new();
         let told = Arc::new(Events::new("i", metrics.clone()));
-        let taking = Taking { events: told, metrics, bodies: Arc::new(Semaphore::new(1)) };
+        let long = Arc::new(Semaphore::new(1));
+        let taking = Taking { events: told, metrics, long, rest: Duration::from_millis(100) };
         let post = |body: Body| {
             let request = Request::builder().method("POST").uri("/").body(body).unwrap();
             router(taking.clone()).oneshot(request)
         };
-        let pending = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
-        let mut endless = Box::pin(post(Body::from_stream(pending)));
+        let begin = futures::stream::iter([Ok::<_, std::io::Error>(vec![b' '; SHORT + 1])]);
+        let endless = Body::from_stream(begin.chain(futures::stream::pending()));
+        let mut endless = Box::pin(post(endless));
         assert!(futures::poll!(&mut endless).is_pending());
-        let mut next = Box::pin(post(Body::from("{}")));
+        let long = format!("{}{{}}", " ".repeat(SHORT));
+        let mut next = Box::pin(post(Body::from(long)));
         assert!(futures::poll!(&mut next).is_pending());
-        drop(endless);
-        assert_eq!(next.await.unwrap().status(), StatusCode::ACCEPTED);
+        assert_eq!(post(Body::from("{}")).await.unwrap().status(), StatusCode::ACCEPTED);
+        let (endless, next) = futures::join!(endless, next);
+        assert_eq!(endless.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(next.unwrap().status(), StatusCode::ACCEPTED);
     }
 }

@@ -128,6 +128,10 @@ pub struct IncidentStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened_at: Option<Time>,
 
+    /// Since when the subject fails by its condition `Ready`, which may be before this Incident was opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+
     /// When it was resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Time>,
@@ -141,7 +145,7 @@ pub struct IncidentStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affected: Option<IncidentAffected>,
 
-    /// What was sent about it, by Alert.
+    /// What was sent about it, by Alert and Provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub notifications: Vec<IncidentNotification>,

@@ -329,6 +329,70 @@ async fn what_ends_before_its_delay_is_not_sent() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() -> Result<()> {
+    let story = Story::begin("incident-told").await?;
+    let (first, second) = (Service::start().await?, Service::start().await?);
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    provider(&story, &first.url, json!({})).await?;
+    let other = json!({"apiVersion": BETA, "kind": "Provider", "metadata": {"name": "second"},
+        "spec": {"type": "generic", "address": second.url, "timeout": "1s"}});
+    story.apply_value(other).await?;
+    alert(&story, json!({})).await?;
+    let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
+    first.awaits(&story, "Kustomization", "BuildFailed").await?;
+    let app = ("Kustomization", "app");
+    let is_told = |count: usize| {
+        move |status: &IncidentStatus| {
+            let opened =
+                |it: &&crds::incidents::IncidentNotification| it.state == IncidentStep::Opened;
+            status.notifications.iter().filter(opened).count() == count
+        }
+    };
+    await_incident(&story, app, is_told(1)).await?;
+    let target = Target::new(BETA, "Alert", "alert");
+    story.merge(&target, json!({"spec": {"providerRef": {"name": "second"}}})).await?;
+    second.awaits(&story, "Kustomization", "BuildFailed").await?;
+    await_incident(&story, app, is_told(2)).await?;
+    story.delete(&target).await?;
+    upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
+    for service in [&first, &second] {
+        service.awaits(&story, "Kustomization", "IncidentResolved").await?;
+        ensure!(about(service, "Open").len() == 1, "{:?}", about(service, "Open"));
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_is_sent_after_all_where_its_alert_declines_the_incident() -> Result<()> {
+    let story = Story::begin("incident-declined").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
+    let after = json!({"dependsOn": [{"name": "app"}]});
+    story.kustomization("after", "app", after).await?;
+    let app = Target::kustomization("app");
+    story.await_failure(&app, "BuildFailed").await?;
+    story.await_failure(&Target::kustomization("after"), "DependencyNotReady").await?;
+    provider(&story, &service.url, json!({})).await?;
+    let sources = json!([{"kind": "Kustomization", "name": "app"}]);
+    let alert = json!({"apiVersion": BETA, "kind": "Alert",
+        "metadata": {"name": "alert", "annotations": {"windlass.dev/incidents": "true"}},
+        "spec": {"providerRef": {"name": "service"}, "eventSources": sources,
+            "exclusionList": ["It affects"]}});
+    story.apply_value(alert).await?;
+    await_incident(&story, ("Kustomization", "app"), is_open).await?;
+    // The same error is no event again.
+    upstream.push(&[("map.yaml", format!("a: 1\n{BROKEN}"))]).await?;
+    reconciled(&story, &app).await?;
+    let sent = service.awaits(&story, "Kustomization", "BuildFailed").await?;
+    ensure!(sent["metadata"]["incident"].is_null(), "{sent}");
+    ensure!(about(&service, "Open").is_empty(), "{:?}", about(&service, "Open"));
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_resolved_is_kept_as_long_as_flags_say() -> Result<()> {
     let story = Story::begin("incident-old").await?;
     let service = Service::start().await?;

@@ -65,6 +65,30 @@ async fn a_hold_says_who_and_why_and_ends_by_itself() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn holds_on_alerts_and_providers_end_by_themselves() -> Result<()> {
+    let story = Story::with_windlass("hold-alert").await?;
+    let version = "notification.toolkit.fluxcd.io/v1beta3";
+    let provider = json!({"type": "generic", "address": "http://service.test"});
+    let source = json!({"kind": "Kustomization", "name": "*"});
+    let alert = json!({"providerRef": {"name": "held"}, "eventSources": [source]});
+    for (kind, spec) in [("Provider", provider), ("Alert", alert)] {
+        let target = Target::new(version, kind, "held");
+        let metadata = json!({"name": "held"});
+        let object =
+            json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
+        story.apply_value(object).await?;
+        let (annotations, _) = until(5);
+        suspend(&story, &target, &annotations).await?;
+        let has_ended = |object: &DynamicObject| {
+            object.data["spec"]["suspend"] != true && object.annotations().is_empty()
+        };
+        story.await_object(&target, SOON, has_ended).await?;
+        story.await_event(kind, "held", "HoldExpired: the hold of alice expired at").await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_somebody_applies_expires_without_a_fight() -> Result<()> {
     let story = Story::with_windlass("applied-hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;

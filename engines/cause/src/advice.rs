@@ -70,7 +70,7 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
         Problem::Dependency => {
             ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
         }
-        Problem::Build => apply::build(cause, held),
+        Problem::Build | Problem::Artifact => apply::build(cause, held),
         Problem::Values => apply::values(held),
         Problem::Spec => (spec(id, held), None),
         Problem::Access => {

@@ -2,16 +2,20 @@
 //!
 //! [`verdict`] judges one object and asks for facts as [`crate::explain`] does; [`incidents`] puts the verdicts together, and
 //! [`is_over`] says whether an incident that is open has ended. An incident is known by the object that fails deepest and the
-//! kind of its problem, never by a message.
+//! kind of its problem, never by a message. What a ready source has and its consumers cannot use, such as a wrong repository
+//! without their paths, is one incident of the source; objects that depend on each other in a cycle are one (`cycles`).
 //!
 //! Elsewhere: the walk to the cause (`walk.rs`), the objects that keep incidents, and who is notified (the program).
 
+mod cycles;
+
 use std::collections::BTreeMap;
 
-use objects::ObjectId;
+use objects::{Object, ObjectId};
 use reconcile::Time;
 
-use crate::condition::condition;
+pub use self::cycles::join_cycles;
+use crate::condition::{Said, condition, text, time};
 use crate::fact::{Known, Query};
 use crate::reason;
 use crate::related;
@@ -46,8 +50,12 @@ pub struct Failure {
     pub reason: String,
     /// What happened.
     pub text: String,
+    /// Since when, by the condition of the subject, or of who refers to one that does not exist.
+    pub since: Option<Time>,
     /// The subject waits for something that is not known to fail: most likely it is about to be reconciled.
     pub is_waiting: bool,
+    /// Of an object that is in a cycle: what it depends on and includes.
+    pub cycle: Vec<ObjectId>,
 }
 
 /// The judgement of one object.
@@ -55,6 +63,8 @@ pub struct Failure {
 pub struct Verdict {
     /// What it reports.
     pub own: Own,
+    /// Since when, by its condition `Ready`.
+    pub since: Option<Time>,
     /// The failure that it follows from. A ready object has one if newer revisions do not reach it.
     pub failure: Option<Failure>,
 }
@@ -95,26 +105,27 @@ pub fn verdict(
 
 fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> Asked<Verdict> {
     let within = (reach == Reach::OwnNamespace).then_some(id.namespace.as_str());
-    let only = |own| Ok(Verdict { own, failure: None });
+    let only = |own, since| Ok(Verdict { own, since, failure: None });
     let object = match walk.object(id)? {
         Seen::There(object) => object,
-        Seen::Absent => return only(Own::Absent),
-        Seen::Hidden => return only(Own::Unclear),
+        Seen::Absent => return only(Own::Absent, None),
+        Seen::Hidden => return only(Own::Unclear, None),
     };
     let ready = condition(object, "Ready");
+    let since = ready.and_then(|said| said.since);
     if let Some(found) = walk.paused(object, ready)
         && is_hold(found.cause.problem)
     {
-        return only(Own::Paused);
+        return only(Own::Paused, since);
     }
     if walk.not_reconciled(object, ready).is_some() {
-        return only(Own::Unclear);
+        return only(Own::Unclear, since);
     }
     match ready.map(|said| said.status) {
         Some("False") => {
             let found = walk.of(id)?;
             let failure = found.map(|it| failure(walk, it, within)).transpose()?.flatten();
-            Ok(Verdict { own: Own::Failing, failure })
+            Ok(Verdict { own: Own::Failing, since, failure })
         }
         // A kind without conditions is what its spec says.
         Some("True") | None => {
@@ -122,12 +133,12 @@ fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> Asked<Verdict> {
                 if let Some(found) = walk.of(&source)?
                     && let Some(failure) = failure(walk, found, within)?
                 {
-                    return Ok(Verdict { own: Own::Well, failure: Some(failure) });
+                    return Ok(Verdict { own: Own::Well, since, failure: Some(failure) });
                 }
             }
-            only(Own::Well)
+            only(Own::Well, since)
         }
-        Some(_) => only(Own::Unclear),
+        Some(_) => only(Own::Unclear, since),
     }
 }
 
@@ -164,10 +175,15 @@ fn failure(walk: &mut Walk<'_>, found: Found, within: Option<&str>) -> Asked<Opt
     }
     let mut failure = Failure {
         problem: cause.problem,
-        cause: cause.object,
         reason: cause.problem.to_string(),
-        text: cause.text,
+        text: match is_missing {
+            true => format!("{} {}", cause.object.subject(), cause.text),
+            false => cause.line(&subject),
+        },
+        cause: cause.object,
+        since: found.steps.last().and_then(|step| step.since),
         is_waiting: false,
+        cycle: Vec::new(),
         subject,
     };
     let object = match walk.object(&failure.subject)? {
@@ -179,9 +195,48 @@ fn failure(walk: &mut Walk<'_>, found: Found, within: Option<&str>) -> Asked<Opt
         return Ok(None);
     };
     said.reason.clone_into(&mut failure.reason);
-    let waits = failure.problem == Problem::Dependency || reason::is_about_source(said.reason);
-    failure.is_waiting = waits && failure.subject == failure.cause;
+    failure.since = said.since;
+    if failure.problem == Problem::Cycle {
+        let depends = related::dependencies(object).into_iter().map(|it| it.object);
+        failure.cycle = depends.chain(related::sources(object)).collect();
+    }
+    if failure.subject != failure.cause {
+        return Ok(Some(failure));
+    }
+    if let Some(source) = unusable(walk, object, said)? {
+        // Who names a source of another namespace opens no incident there.
+        if source.namespace == failure.subject.namespace {
+            failure.problem = Problem::Artifact;
+            failure.text = format!("{}: {}", failure.subject.subject(), failure.text);
+            failure.subject = source;
+        }
+        return Ok(Some(failure));
+    }
+    failure.is_waiting =
+        failure.problem == Problem::Dependency || reason::is_about_source(said.reason);
     Ok(Some(failure))
+}
+
+/// The source whose artifact an object has and cannot use: the source is ready, and what it has is wrong, which all its
+/// consumers report. An object that has not read the artifact yet waits for its own reconciliation.
+fn unusable(walk: &mut Walk<'_>, object: &Object, said: Said<'_>) -> Asked<Option<ObjectId>> {
+    if said.reason != reconcile::reason::ARTIFACT_FAILED.as_str() {
+        return Ok(None);
+    }
+    let attempted =
+        object.get("status").map(|it| text(it, "lastAttemptedRevision")).unwrap_or_default();
+    for id in related::sources(object) {
+        let Seen::There(source) = walk.object(&id)? else { continue };
+        let artifact = source.get("status").and_then(|it| it.get("artifact"));
+        let is_ready = condition(source, "Ready").is_some_and(|said| said.status == "True");
+        let Some(artifact) = artifact.filter(|_| is_ready) else { continue };
+        let is_attempted = !attempted.is_empty() && attempted == text(artifact, "revision");
+        let stored = time(artifact, "lastUpdateTime");
+        if is_attempted || said.since.zip(stored).is_some_and(|(since, stored)| since > stored) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
 }
 
 /// The failure of the last object of a namespace on the way to a cause in another namespace; none if it does not fail.
@@ -200,7 +255,9 @@ fn confined(walk: &mut Walk<'_>, steps: &[Step], namespace: &str) -> Asked<Optio
         cause: subject.clone(),
         reason: said.reason.to_owned(),
         text: shortened(said.message),
+        since: said.since,
         is_waiting: false,
+        cycle: Vec::new(),
     }))
 }
 
@@ -215,11 +272,20 @@ pub fn incidents(verdicts: &BTreeMap<ObjectId, Verdict>) -> BTreeMap<Identity, I
             .or_insert_with(|| Incident { failure: failure.clone(), affected: Vec::new() });
         if *id == failure.subject {
             incident.failure = failure.clone();
-        } else {
-            incident.affected.push(id.clone());
+            continue;
+        }
+        incident.affected.push(id.clone());
+        // The subject does not say since when.
+        if is_of_others(failure.problem) && failure.since < incident.failure.since {
+            incident.failure.since = failure.since.or(incident.failure.since);
         }
     }
     found
+}
+
+/// Whether a problem is one of objects that refer to the subject, which itself is absent or ready.
+fn is_of_others(problem: Problem) -> bool {
+    matches!(problem, Problem::Missing | Problem::Artifact)
 }
 
 /// Whether an incident that is open and not among [`incidents`] has ended: its subject is well, gone, or fails otherwise.
@@ -232,19 +298,28 @@ pub fn is_over(
     verdicts: &BTreeMap<ObjectId, Verdict>,
 ) -> bool {
     let own = verdicts.get(subject).map_or(Own::Absent, |it| it.own);
+    let is_progressing = || {
+        let is_unclear = |id: &ObjectId, verdict: &Verdict| {
+            verdict.own == Own::Unclear && affected.contains(&id.subject())
+        };
+        verdicts.iter().any(|(id, verdict)| is_unclear(id, verdict))
+    };
+    let is_problem = |it: Problem| it.to_string() == problem;
     match own {
+        Own::Well | Own::Absent if is_problem(Problem::Artifact) => !is_progressing(),
         Own::Well => true,
-        Own::Absent if problem == Problem::Missing.to_string() => {
-            let is_unclear = |id: &ObjectId, verdict: &Verdict| {
-                verdict.own == Own::Unclear && affected.contains(&id.subject())
-            };
-            !verdicts.iter().any(|(id, verdict)| is_unclear(id, verdict))
-        }
-        Own::Absent => true,
+        Own::Absent => !is_problem(Problem::Missing) || !is_progressing(),
         Own::Paused | Own::Unclear => false,
-        Own::Failing => verdicts
-            .get(subject)
-            .and_then(|it| it.failure.as_ref())
-            .is_some_and(|it| it.subject == *subject && it.problem.to_string() != problem),
+        Own::Failing => {
+            verdicts.get(subject).and_then(|it| it.failure.as_ref()).is_some_and(|it| {
+                // A cycle may be known by another of its objects, and what a source has is a failure of the source.
+                let is_cycle = is_problem(Problem::Cycle) && it.problem == Problem::Cycle;
+                let is_elsewhere = is_cycle || it.problem == Problem::Artifact;
+                match it.subject == *subject {
+                    true => !is_problem(it.problem),
+                    false => is_elsewhere,
+                }
+            })
+        }
     }
 }

@@ -48,6 +48,8 @@ pub enum Problem {
     Credentials,
     /// A signature or digest does not match.
     Verification,
+    /// A source is ready, but what it has is not what objects expect of it.
+    Artifact,
     /// Objects depend on each other.
     Cycle,
     /// Something that it depends on is not ready.

@@ -14,12 +14,14 @@ use notify::{Dispatch, Failure, Outcome, Parcel, Secret, Stage, Step, Warning};
 use objects::Masking;
 use url::Url;
 
+use super::incidents;
 use super::parcels::{Letter, Sender};
 use super::spool::Notification;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
 use crate::controllers::exchange::retry_after;
 use crate::controllers::expressions::{Broken, on_thread};
+use crate::controllers::hold::is_suspended;
 use crate::controllers::permit::Permits;
 
 /// Longest time for which one request holds a permit.
@@ -69,8 +71,12 @@ pub(super) async fn attempt(
     let namespace = &notification.namespace;
     let provider = context.seen::<Provider>(namespace, &notification.provider);
     let alert = context.seen::<Alert>(namespace, &notification.alert);
+    // A service that was told of an incident is told of its end, also if the Alert is gone.
+    let alert =
+        alert.or_else(|| notification.ends_incident().then(|| incidents::bare(notification)));
     let (Some(provider), Some(alert)) = (provider, alert) else { return Ended::Unwanted };
-    if provider.spec.suspend || alert.spec.suspend {
+    let now = jiff::Timestamp::now();
+    if is_suspended(&*provider, now) || is_suspended(&*alert, now) {
         return Ended::Unwanted;
     }
     let event = notification.event();

@@ -20,6 +20,7 @@ use super::spool::{LARGEST, Notification};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::on_thread;
+use crate::controllers::hold::is_suspended;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
 use crate::events::{Announcement, Origin, Severity, Sink};
 use crate::metrics::NotificationOutcome;
@@ -70,7 +71,9 @@ impl notify::Cluster for Seen {
 
     fn provider(&self, namespace: &str, name: &str) -> Option<notify::Provider> {
         let provider = self.context.seen::<Provider>(namespace, name)?;
-        notify::Provider::new(serde_json::to_value(&*provider).ok()?).ok()
+        let mut read = notify::Provider::new(serde_json::to_value(&*provider).ok()?).ok()?;
+        read.spec.suspend = is_suspended(&*provider, jiff::Timestamp::now());
+        Some(read)
     }
 
     /// Where an event goes is decided without any.
@@ -184,9 +187,6 @@ impl Delivery {
         let is_of_incident = is_of_incident(event);
         for name in alerts {
             let Some(alert) = self.context.seen::<Alert>(namespace, name) else { continue };
-            if is_of_incident && self.has_incidents(&alert) {
-                continue;
-            }
             let mut decided = self.route(event, &alert, &labels).await;
             if matches!(labels, Labels::Unread) && decided.1 {
                 labels = Labels::Read(self.labels(&event.object).await.unwrap_or_default());
@@ -197,14 +197,20 @@ impl Delivery {
                 self.warn(namespace, name, warning);
             }
             let Some(route) = route else { continue };
-            if route.event.to_json().len() > LARGEST {
+            let bytes = route.event.to_json().len();
+            if bytes > LARGEST {
                 self.warn(namespace, name, too_large());
                 self.context.metrics.notified(NotificationOutcome::Dropped);
                 continue;
             }
             let since = jiff::Timestamp::now().as_second();
             let place = (namespace, &**name, &*route.provider.metadata.name);
-            self.put(Notification::new(place, &route.event, since)).await;
+            let notification = Notification::new(place, &route.event, since);
+            if is_of_incident && self.has_incidents(&alert) {
+                self.suppress(&event.object, notification, bytes).await;
+            } else {
+                self.put(notification).await;
+            }
         }
     }
 
@@ -330,18 +336,19 @@ fn readable(alert: &Alert) -> Option<notify::Alert> {
     // They are objects of all labels.
     let more = named(alert, EVENT_SOURCES).unwrap_or_default().into_iter();
     read.spec.event_sources.extend(more.map(|source| Source { match_labels: None, ..source }));
+    read.spec.suspend = is_suspended(alert, jiff::Timestamp::now());
     Some(read)
 }
 
 /// Whether an Alert names an object, but for what is costly to find out.
-pub(super) fn may_want(alert: &Alert, more: &[Source], object: &ObjectReference) -> bool {
+fn may_want(alert: &Alert, more: &[Source], object: &ObjectReference) -> bool {
     let own = alert.namespace().unwrap_or_default();
     let is_it = |kind: &str, namespace: &str, name: &str| {
         let namespace = if namespace.is_empty() { &own } else { namespace };
         kind == object.kind && namespace == object.namespace && (name == "*" || name == object.name)
     };
     let sources = &alert.spec.event_sources;
-    !alert.spec.suspend
+    !is_suspended(alert, jiff::Timestamp::now())
         && (sources
             .iter()
             .any(|it| is_it(&it.kind, it.namespace.as_deref().unwrap_or_default(), &it.name))
@@ -421,6 +428,25 @@ mod tests {
         for kind in ["ImagePolicy", "ArtifactGenerator", "kustomization", ""] {
             assert!(!is_reconciled(kind), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_suspension_that_has_expired_suspends_no_alert() {
+        let asked = |until: &str| {
+            let alert: Alert = serde_json::from_value(json!({
+                "metadata": {"name": "a", "namespace": "apps",
+                    "annotations": {"windlass.dev/suspended-until": until}},
+                "spec": {"providerRef": {"name": "p"}, "suspend": true,
+                    "eventSources": [{"kind": "Kustomization", "name": "*"}]},
+            }))
+            .unwrap();
+            let object = event(&announcement("")).object;
+            let is_sent = !readable(&alert).unwrap().spec.suspend;
+            (may_want(&alert, &[], &object), is_sent)
+        };
+        assert_eq!(asked("2026-01-01T00:00:00Z"), (true, true));
+        assert_eq!(asked("9999-01-01T00:00:00Z"), (false, false));
+        assert_eq!(asked("soon"), (false, false), "it does not expire");
     }
 
     #[test]

@@ -11,14 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crds::notification::{Alert, Provider};
+use crds::incidents::{Incident, IncidentState, IncidentStep};
+use crds::notification::{Alert, AlertSpec, Provider};
 use kube::core::ResourceExt as _;
-use notify::{ObjectReference, Routed, Source, Warning};
+use notify::{Routed, Source, Warning};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Delivery;
+use super::lanes::Place;
 use super::spool::{LARGEST, Notification};
+use crate::controllers::hold::is_suspended;
+use crate::controllers::lifecycle::table::Table;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
 use crate::metrics::NotificationOutcome;
 use crate::settings::{Settings, parse_duration};
@@ -30,11 +34,14 @@ const AFTER: &str = "windlass.dev/incident-after";
 /// On an Alert: how often it is sent that an incident is still open.
 const REMINDER: &str = "windlass.dev/incident-reminder";
 
+/// How many Alerts of a namespace have incidents: each open incident is compared with each of them.
+const MOST_EACH: usize = 32;
+
 /// Reminders are not sent more often.
 const MOST_OFTEN: Duration = Duration::from_secs(60);
 
 /// What is said about an incident.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Saying {
     Opened,
     Reminded,
@@ -42,7 +49,7 @@ pub(crate) enum Saying {
 }
 
 /// An incident, and what is said about it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Mark {
     /// Namespace, name and uid of the Incident.
     pub(crate) namespace: String,
@@ -78,13 +85,58 @@ impl Mark {
 }
 
 /// Something to be sent about an incident for an Alert.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Step {
     /// The namespace of Alert and Provider.
     pub(crate) namespace: String,
     pub(crate) alert: String,
     pub(crate) provider: String,
     pub(crate) mark: Mark,
+}
+
+impl Step {
+    /// Whether it is still to be sent, by the Incident as it is now. What is not is due again, or was sent by another process.
+    ///
+    /// A process that does not act sends no beginning: the one that does knows what is due. It sends the end of what no Incident
+    /// has any more, since no other process knows of it.
+    fn is_current(&self, incident: Option<&Incident>, may_act: bool) -> bool {
+        let Mark { uid, opened, saying, .. } = &self.mark;
+        let status = incident.filter(|it| it.uid().as_ref() == Some(uid));
+        let status = status.and_then(|it| it.status.as_ref());
+        let is_it = |at: &crds::Time| at.0.as_second() == *opened;
+        let status = status.filter(|it| it.opened_at.as_ref().is_some_and(is_it));
+        let sent = status.and_then(|status| {
+            let mut all = status.notifications.iter();
+            all.find(|it| {
+                let names = [&it.namespace, &it.alert, &it.provider];
+                names == [&self.namespace, &self.alert, &self.provider]
+            })
+        });
+        let (is_open, sent) = (
+            status.is_some_and(|it| it.state == Some(IncidentState::Open)),
+            sent.map(|it| it.state),
+        );
+        match saying {
+            Saying::Opened => may_act && is_open && sent != Some(IncidentStep::Opened),
+            Saying::Reminded => may_act && is_open,
+            Saying::Resolved => match sent {
+                None => true,
+                Some(IncidentStep::Opened) => may_act,
+                Some(IncidentStep::Resolved | IncidentStep::Failed) => false,
+            },
+        }
+    }
+}
+
+/// The Alert of a notification, of which nothing is left but its name.
+pub(super) fn bare(notification: &Notification) -> Arc<Alert> {
+    Arc::new(bare_alert(&notification.namespace, &notification.alert))
+}
+
+fn bare_alert(namespace: &str, name: &str) -> Alert {
+    let mut alert = Alert::new(name, AlertSpec::default());
+    alert.metadata.namespace = Some(namespace.to_owned());
+    alert
 }
 
 /// How a step ended.
@@ -113,6 +165,8 @@ pub(crate) enum Choice {
 pub(super) struct Outcomes {
     /// Whether Incidents can be kept. While that is not known, or their CRD is not installed, each error is sent.
     is_kept: AtomicBool,
+    /// Alerts that are sent each error, since their namespace has too many with incidents.
+    surplus: Mutex<BTreeSet<Place>>,
     ended: Mutex<Vec<Outcome>>,
     came: Notify,
 }
@@ -146,6 +200,27 @@ fn duration(alert: &Alert, annotation: &str) -> Result<Option<Duration>, String>
     read.map(Some).map_err(|error| format!("annotation {annotation}: {error}"))
 }
 
+fn place_of(alert: &Alert) -> Place {
+    Place { namespace: alert.namespace().unwrap_or_default(), name: alert.name_any() }
+}
+
+/// The first Alerts of each namespace, and the others.
+struct AlertDivision {
+    first: Vec<Arc<Alert>>,
+    surplus: Vec<Arc<Alert>>,
+}
+
+fn divided(mut alerts: Vec<Arc<Alert>>) -> AlertDivision {
+    alerts.sort_by_key(|alert| place_of(alert));
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let (first, surplus) = alerts.into_iter().partition(|alert| {
+        let count = counts.entry(alert.namespace().unwrap_or_default()).or_default();
+        *count += 1;
+        *count <= MOST_EACH
+    });
+    AlertDivision { first, surplus }
+}
+
 /// Whether an Alert has incidents, by its annotation or by the flag.
 fn is_wanting(alert: &Alert, settings: &Settings) -> bool {
     match alert.annotations().get(INCIDENTS).map(|text| text.trim()) {
@@ -156,7 +231,15 @@ fn is_wanting(alert: &Alert, settings: &Settings) -> bool {
 
 impl Delivery {
     /// Whether incidents are sent for an Alert: it asks for them, and its Provider is of a type that can be sent any.
-    pub(super) fn has_incidents(&self, alert: &Alert) -> bool {
+    pub(crate) fn has_incidents(&self, alert: &Alert) -> bool {
+        let is_surplus = || {
+            let surplus = self.outcomes.surplus.lock().unwrap_or_else(PoisonError::into_inner);
+            surplus.contains(&place_of(alert))
+        };
+        self.may_have_incidents(alert) && !is_surplus()
+    }
+
+    fn may_have_incidents(&self, alert: &Alert) -> bool {
         self.outcomes.is_kept.load(Ordering::Relaxed)
             && is_wanting(alert, &self.context.settings)
             && self
@@ -180,13 +263,22 @@ impl Delivery {
         self.outcomes.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
-    /// The Alerts for which incidents are sent now.
+    /// The Alerts for which incidents are sent now, in the order of their names. Those of a namespace that has too many are sent
+    /// each error, and an event says so.
     pub(crate) fn wanting(&self) -> Vec<Wanting> {
+        let mut alerts = self.context.store::<Alert>().state();
+        alerts.retain(|alert| self.is_sending(alert) && self.may_have_incidents(alert));
+        let AlertDivision { first, surplus } = divided(alerts);
+        for alert in &surplus {
+            let text = format!(
+                "the namespace has more than {MOST_EACH} Alerts with incidents; this one is sent each error instead"
+            );
+            self.tell_invalid(alert, text);
+        }
+        let surplus = surplus.iter().map(|alert| place_of(alert)).collect();
+        *self.outcomes.surplus.lock().unwrap_or_else(PoisonError::into_inner) = surplus;
         let mut all = Vec::new();
-        for alert in self.context.store::<Alert>().state() {
-            if !self.is_sending(&alert) || !self.has_incidents(&alert) {
-                continue;
-            }
+        for alert in first {
             let read = |annotation| {
                 duration(&alert, annotation).unwrap_or_else(|message| {
                     self.tell_invalid(&alert, message);
@@ -204,23 +296,54 @@ impl Delivery {
 
     /// Whether something can be sent for an Alert.
     pub(crate) fn is_sending(&self, alert: &Alert) -> bool {
-        !alert.spec.suspend && self.provider_of(alert).is_some_and(|it| !it.spec.suspend)
+        let now = jiff::Timestamp::now();
+        let provider = self.provider_of(alert);
+        !is_suspended(alert, now) && provider.is_some_and(|it| !is_suspended(&*it, now))
+    }
+
+    /// The Alert for which a service was told of an incident, as it sends the end: to the Provider that was told, whatever the
+    /// Alert names now, and also if the Alert is gone.
+    pub(crate) fn as_told(&self, namespace: &str, name: &str, provider: &str) -> Arc<Alert> {
+        let alert = self.context.seen::<Alert>(namespace, name);
+        let mut alert = alert.map_or_else(|| bare_alert(namespace, name), |it| (*it).clone());
+        provider.clone_into(&mut alert.spec.provider_ref.name);
+        Arc::new(alert)
+    }
+
+    /// Whether an incident that waits to be sent is still to be sent; true of what is not about one.
+    pub(super) fn is_current(&self, notification: &Notification) -> bool {
+        let Some(step) = notification.step() else { return true };
+        let table = self.context.shared::<Table<Incident>>();
+        let incident = table.get(&step.mark.namespace, &step.mark.name);
+        step.is_current(incident.as_deref(), self.context.cluster.leadership.may_act())
+    }
+
+    /// Records on an Alert, and in the log, that a service cannot be told of the end of an incident.
+    pub(crate) fn tell_unresolvable(&self, step: &Step) {
+        let Step { namespace, alert, provider, mark } = step;
+        let message = format!(
+            "incident {}/{} has ended, but Provider '{provider}', which was sent its beginning, does not exist any more; \
+             close it at the service, where its key is {}",
+            mark.namespace,
+            mark.name,
+            mark.key()
+        );
+        tracing::error!(
+            controller_kind = "Alert",
+            name = alert,
+            namespace,
+            error = message,
+            "cannot send the end of an incident"
+        );
+        let annotations = BTreeMap::new();
+        let warning = Warning { reason: "NotificationDispatchFailed", message, annotations };
+        self.warn(namespace, alert, warning);
     }
 
     fn tell_invalid(&self, alert: &Alert, message: String) {
         let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
         let (reason, annotations) = ("InvalidConfig", BTreeMap::new());
         self.warn(&namespace, &name, Warning { reason, message, annotations });
-    }
-
-    /// Whether an Alert names an object, whatever its labels are.
-    pub(crate) fn names(&self, wanting: &Wanting, object: &ObjectReference) -> bool {
-        let Wanting { alert, more, .. } = wanting;
-        let is_own = alert.namespace().as_deref() == Some(object.namespace.as_str());
-        if !is_own && self.context.settings.no_cross_namespace_refs {
-            return false;
-        }
-        super::dispatch::may_want(alert, more, object)
     }
 
     /// What waits about incidents.
@@ -298,6 +421,85 @@ mod tests {
         for wrong in ["", "5", "-5m", "soon"] {
             assert!(read(wrong).is_err_and(|error| error.contains(AFTER)), "{wrong}");
         }
+    }
+
+    fn step(saying: Saying, opened: i64) -> Step {
+        let [namespace, alert, provider] = ["apps", "a", "pager"].map(str::to_owned);
+        let mark = Mark {
+            namespace: "apps".to_owned(),
+            name: "i".to_owned(),
+            uid: "u".to_owned(),
+            opened,
+            reason: "Build".to_owned(),
+            saying,
+            thread: None,
+        };
+        Step { namespace, alert, provider, mark }
+    }
+
+    /// An Incident that was opened at the second 7, and what the Provider was sent last.
+    fn incident(state: &str, provider: &str, sent: Option<&str>) -> Incident {
+        let mut incident = Incident::new("i", crds::incidents::IncidentSpec::default());
+        incident.metadata.uid = Some("u".to_owned());
+        let of = |state: &str| serde_json::json!({"namespace": "apps", "alert": "a", "provider": provider, "state": state});
+        let sent: Vec<serde_json::Value> = sent.map(of).into_iter().collect();
+        let status = serde_json::json!({"state": state, "openedAt": "1970-01-01T00:00:07Z",
+            "notifications": sent});
+        incident.status = serde_json::from_value(status).unwrap();
+        incident
+    }
+
+    #[test]
+    fn a_beginning_that_waited_is_sent_only_while_its_incident_is_open() {
+        let opened = step(Saying::Opened, 7);
+        let current = |step: &Step, incident: &Incident| step.is_current(Some(incident), true);
+        assert!(current(&opened, &incident("Open", "pager", None)));
+        assert!(current(&opened, &incident("Open", "pager", Some("Failed"))));
+        assert!(current(&opened, &incident("Open", "other", Some("Opened"))));
+        assert!(!current(&opened, &incident("Open", "pager", Some("Opened"))), "another sent it");
+        assert!(!current(&opened, &incident("Resolved", "pager", None)), "it has ended");
+        assert!(!current(&step(Saying::Opened, 6), &incident("Open", "pager", None)));
+        assert!(!opened.is_current(None, true), "it was deleted");
+        let reminded = step(Saying::Reminded, 7);
+        assert!(current(&reminded, &incident("Open", "pager", Some("Opened"))));
+        assert!(!current(&reminded, &incident("Resolved", "pager", Some("Opened"))));
+    }
+
+    #[test]
+    fn a_standby_sends_nothing_that_another_process_knows_is_due() {
+        let of = |step: &Step, incident: Option<&Incident>| step.is_current(incident, false);
+        let open = incident("Open", "pager", None);
+        assert!(!of(&step(Saying::Opened, 7), Some(&open)));
+        assert!(!of(&step(Saying::Reminded, 7), Some(&open)));
+        let over = step(Saying::Resolved, 7);
+        assert!(!of(&over, Some(&incident("Resolved", "pager", Some("Opened")))));
+        assert!(!of(&over, Some(&incident("Resolved", "pager", Some("Resolved")))));
+        assert!(of(&over, None), "no status says that it is due");
+        assert!(of(&step(Saying::Resolved, 6), Some(&open)), "the end of an earlier opening");
+    }
+
+    #[test]
+    fn the_first_alerts_of_each_namespace_have_incidents() {
+        let all = (0..640).map(|at| ("loud", at)).chain((0..2).map(|at| ("quiet", at)));
+        let alerts =
+            all.map(|(namespace, at)| Arc::new(bare_alert(namespace, &format!("a{at:03}"))));
+        let AlertDivision { first, surplus } = divided(alerts.collect());
+        let of = |all: &[Arc<Alert>], namespace: &str| {
+            all.iter().filter(|it| it.namespace().as_deref() == Some(namespace)).count()
+        };
+        assert_eq!((of(&first, "loud"), of(&first, "quiet")), (MOST_EACH, 2));
+        assert_eq!((of(&surplus, "loud"), of(&surplus, "quiet")), (640 - MOST_EACH, 0));
+        assert_eq!(first[0].name_any(), "a000");
+    }
+
+    #[test]
+    fn of_an_alert_that_is_gone_its_name_is_left() {
+        let event = notify::Event::default();
+        let alert = bare(&Notification::new(("apps", "gone", "pager"), &event, 0));
+        assert_eq!(
+            (alert.namespace().as_deref(), alert.name_any().as_str()),
+            (Some("apps"), "gone")
+        );
     }
 
     #[test]

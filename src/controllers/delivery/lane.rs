@@ -90,7 +90,9 @@ pub(super) async fn work(delivery: Arc<Delivery>, place: Place) {
             delivery.lanes.end(&place);
             continue;
         };
-        let ended = if is_expired(&notification) {
+        let ended = if !delivery.is_current(&notification) {
+            Ended::Unwanted
+        } else if is_expired(&notification) {
             Ended::Refused(expired(&notification))
         } else {
             let trying = attempt(&delivery.context, &delivery.permits, &notification);

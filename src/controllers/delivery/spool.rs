@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::shares::Shares;
-use super::incidents::{Mark, Step};
+use super::incidents::{Mark, Saying, Step};
 use super::lanes::Place;
 
 /// The folder in that of the artifacts.
@@ -96,6 +96,11 @@ impl Notification {
         let [namespace, alert, provider] =
             [&self.namespace, &self.alert, &self.provider].map(Clone::clone);
         Some(Step { namespace, alert, provider, mark })
+    }
+
+    /// Whether it says that an incident has ended.
+    pub(super) fn ends_incident(&self) -> bool {
+        self.incident.as_ref().is_some_and(|mark| mark.saying == Saying::Resolved)
     }
 
     pub(super) fn place(&self) -> Place {

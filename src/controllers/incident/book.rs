@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::pauses::{Pauses, Refusal};
+use super::turns::Turns;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::controllers::context::Context;
@@ -36,7 +37,7 @@ const MANAGER: &str = "windlass";
 /// How many Incidents a namespace has at most that are open. No further one is opened.
 const MOST_OPEN: usize = 1_000;
 
-/// How many writes a pass may make, so that each comes to its end soon.
+/// How many writes a pass may make, so that each comes to its end soon. Namespaces take turns (`turns`).
 const WRITES: usize = 64;
 
 /// Longest name of a subject that the API server accepts.
@@ -65,6 +66,16 @@ const CHECKED: Duration = Duration::from_secs(30);
 /// How long the end of an incident is sent, where that was not possible before.
 const OWED: i64 = 24 * 3600;
 
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriteOutcome {
+    Written,
+    /// The Incident is gone.
+    Gone,
+    /// The API server rejected it, or may not be asked now.
+    Rejected,
+}
+
 /// See the module.
 pub(super) struct Book {
     context: Arc<Context>,
@@ -77,6 +88,8 @@ pub(super) struct Book {
     /// The shard of this process; empty without shards.
     shard: String,
     pauses: Pauses,
+    /// Whose old Incidents are deleted next.
+    turns: Turns,
     /// How many writes this pass may still make.
     left: usize,
     /// How many Incidents are open, by namespace.
@@ -213,6 +226,7 @@ impl Book {
             has_told: false,
             shard,
             pauses: Pauses::default(),
+            turns: Turns::default(),
             left: WRITES,
             open: BTreeMap::new(),
             crowded: BTreeSet::new(),
@@ -306,6 +320,21 @@ impl Book {
         (self.is_own(&found) && identity(&found).is_some()).then_some(found)
     }
 
+    /// The open Incident of a failure that another process keeps, if several divide the objects.
+    pub(super) fn of_other_shard(&self, (subject, problem): &Identity) -> Option<Arc<Incident>> {
+        if self.shard.is_empty() {
+            return None;
+        }
+        let reason = problem.to_string();
+        let mut all = self.table.of(&subject.namespace).into_iter();
+        all.find(|it| {
+            let is_named = it.spec.reason == reason && it.spec.subject.name == subject.name;
+            is_named
+                && state(it) == Some(IncidentState::Open)
+                && identity(it).is_some_and(|(id, _)| id == *subject)
+        })
+    }
+
     /// The Incident of a name, if it is still the same.
     pub(super) fn get(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<Incident>> {
         let found = self.table.get(namespace, name)?;
@@ -319,32 +348,38 @@ impl Book {
         may
     }
 
-    /// Writes fields of a status. `None` if the Incident is gone.
-    ///
-    /// # Errors
-    /// The server's refusal.
-    pub(super) async fn patch(
-        &self,
-        incident: &Incident,
-        status: &Value,
-    ) -> Result<Option<()>, ClusterError> {
-        let written = self.context.cluster.write_status(incident, MANAGER, status, None).await?;
-        Ok(written.map(|written: Incident| drop(self.table.insert(written))))
+    /// Whether another write fits into this pass.
+    pub(super) fn has_writes(&self) -> bool {
+        self.left > 0
     }
 
-    /// The same within the bounds of a pass; a refusal is logged, and writes pause. Whether it was written.
-    async fn write(&mut self, incident: &Incident, status: &Value) -> bool {
-        let (namespace, name) = (incident.namespace().unwrap_or_default(), incident.name_any());
-        if !self.may_write(&namespace, &name) {
-            return false;
-        }
-        match self.patch(incident, status).await {
-            Ok(written) => written.is_some(),
+    /// Whether an Incident may be written now.
+    pub(super) fn allows(&self, incident: &Incident) -> bool {
+        self.pauses.allows(&incident.namespace().unwrap_or_default(), &incident.name_any())
+    }
+
+    /// Writes fields of a status. A rejection is logged, and writes pause.
+    pub(super) async fn patch(&mut self, incident: &Incident, status: &Value) -> WriteOutcome {
+        match self.context.cluster.write_status(incident, MANAGER, status, None).await {
+            Ok(Some(written)) => {
+                let written: Incident = written;
+                drop(self.table.insert(written));
+                WriteOutcome::Written
+            }
+            Ok(None) => WriteOutcome::Gone,
             Err(error) => {
-                self.refused(&namespace, &name, &error);
-                false
+                let namespace = incident.namespace().unwrap_or_default();
+                self.refused(&namespace, &incident.name_any(), &error);
+                WriteOutcome::Rejected
             }
         }
+    }
+
+    /// The same within the bounds of a pass. Whether it was written.
+    async fn write(&mut self, incident: &Incident, status: &Value) -> bool {
+        let (namespace, name) = (incident.namespace().unwrap_or_default(), incident.name_any());
+        self.may_write(&namespace, &name)
+            && self.patch(incident, status).await == WriteOutcome::Written
     }
 
     fn refused(&mut self, namespace: &str, name: &str, error: &ClusterError) {
@@ -380,6 +415,7 @@ impl Book {
         let mut status = changing(failing);
         status["state"] = json!(IncidentState::Open);
         status["openedAt"] = json!(now);
+        status["since"] = json!(failing.failure.since.map(When));
         status["resolvedAt"] = Value::Null;
         status["notifications"] = json!([]);
         if !self.write(&incident, &status).await {
@@ -477,8 +513,13 @@ impl Book {
         let mut gone = surplus(resolved, oldest, settings.incident_retention_records);
         gone.extend(self.all(|it| is_stateless(it, now)));
         gone.retain(|it| !is_needed(it));
-        for incident in gone {
-            let (namespace, name) = (incident.namespace().unwrap_or_default(), incident.name_any());
+        let gone = gone.into_iter().map(|it| (it.namespace().unwrap_or_default(), it)).collect();
+        for (namespace, incident) in self.turns.order(gone) {
+            let name = incident.name_any();
+            if !self.has_writes() {
+                break;
+            }
+            self.turns.served(&namespace);
             if !self.may_write(&namespace, &name) {
                 continue;
             }
@@ -502,6 +543,11 @@ fn is_stateless(incident: &Incident, now: Time) -> bool {
         && created.is_some_and(|at| now.as_second() - at >= STATELESS)
 }
 
+/// Since when its subject fails, as far as that is known; none before it was opened.
+pub(super) fn began(status: &IncidentStatus) -> Option<Time> {
+    status.since.as_ref().or(status.opened_at.as_ref()).map(|at| at.0)
+}
+
 /// When an incident was opened; none before.
 pub(super) fn opened(status: &IncidentStatus) -> Option<Time> {
     status.opened_at.as_ref().map(|at| at.0)
@@ -522,7 +568,9 @@ mod tests {
             cause: id("GitRepository", "app"),
             reason: "GitOperationFailed".to_owned(),
             text: "ä".repeat(3_000),
+            since: None,
             is_waiting: false,
+            cycle: Vec::new(),
         };
         let affected = (0..affected).map(|at| id("Kustomization", &format!("k{at}"))).collect();
         ((failure.subject.clone(), failure.problem), Failing { failure, affected })

@@ -11,7 +11,7 @@ use kube::core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::{Object, ObjectId};
 use reconcile::Time;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::controllers::context::Context;
 use crate::controllers::delivery::CONTROLLER;
@@ -23,7 +23,17 @@ const SPEC: [&str; 7] =
     ["chart", "chartRef", "dependsOn", "include", "sourceRef", "suspend", "type"];
 
 /// What of a status tells how it is.
-const STATUS: [&str; 5] = ["artifact", "conditions", "helmChart", "observedGeneration", "releases"];
+const STATUS: [&str; 6] = [
+    "artifact",
+    "conditions",
+    "helmChart",
+    "lastAttemptedRevision",
+    "observedGeneration",
+    "releases",
+];
+
+/// What of an artifact tells whether its consumers have read it.
+const ARTIFACT: [&str; 2] = ["lastUpdateTime", "revision"];
 
 /// What of the metadata is needed.
 const METADATA: [&str; 6] =
@@ -146,9 +156,7 @@ fn slim(mut object: Value) -> Option<Object> {
     {
         annotations.retain(|key, _| key.starts_with("windlass.dev/"));
     }
-    if let Some(artifact) = object.pointer_mut("/status/artifact") {
-        *artifact = json!({});
-    }
+    keep(object.pointer_mut("/status/artifact"), &ARTIFACT);
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if let Some(Value::String(message)) = condition.get_mut("message") {
@@ -248,11 +256,13 @@ fn judged(
             lacking.push(query);
         }
     }
-    Verdict { own: Own::Unclear, failure: None }
+    Verdict { own: Own::Unclear, since: None, failure: None }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn kustomization(source: &str) -> Value {

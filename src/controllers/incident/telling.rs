@@ -4,33 +4,29 @@
 //! is killed, and one whose outcome was lost with the process is sent once more. One that ends without an outcome, such as where
 //! the queue is full, is due again after a pause.
 //!
-//! Elsewhere: the queue and which Alerts there are (`delivery`), what services are sent (`engines/notify`).
+//! Elsewhere: the queue and which Alerts there are (`delivery`), which of them name the objects of an incident (`audience`), the
+//! events (`wording`), what services are sent (`engines/notify`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Time as When;
 use crds::incidents::{Incident, IncidentNotification, IncidentStatus, IncidentStep};
-use crds::notification::Alert;
+use crds::notification::{Alert, Provider};
 use kube::core::ResourceExt as _;
-use notify::{EVENT_GROUP, Event, ObjectReference};
+use notify::ObjectReference;
 use reconcile::Time;
 use serde_json::json;
 
-use super::book::{self, Book};
+use super::audience::{Candidate, MOST, Places, places};
+use super::book::{self, Book, WriteOutcome};
+use super::turns::Turns;
+use super::wording::{About, event};
 use crate::controllers::context::Context;
 use crate::controllers::delivery::Delivery;
 use crate::controllers::delivery::incidents::{Choice, Mark, Outcome, Saying, Step, Wanting};
-
-/// How many objects of an incident are offered to the patterns and labels of an Alert.
-const OFFERED: usize = 8;
-
-/// How many Alerts an incident is sent for at most.
-const MOST: usize = 64;
-
-/// How many affected objects a message names.
-const NAMED: usize = 5;
 
 /// How many outcomes a pass writes.
 const RECORDED: usize = 64;
@@ -52,24 +48,55 @@ pub(super) struct Teller {
     waiting: BTreeSet<Step>,
     /// Steps that ended and do not stand in a status yet.
     ended: Vec<Outcome>,
-    /// Steps that their Alert does not send, because of its patterns or labels: the version of the Alert, and when.
-    declined: BTreeMap<Step, (String, Instant)>,
+    /// Steps that their Alert does not send, because of its patterns or labels, by their keys.
+    declined: BTreeMap<u64, Refusal>,
+    keys: RandomState,
     /// Steps that were queued or could not be, and when.
     tried: BTreeMap<Step, Instant>,
     /// Steps that were sent after their Incident was opened again: what the service was sent has ended.
     late: Vec<Step>,
+    /// Ends whose Provider is gone, which was told.
+    unresolvable: BTreeSet<Step>,
+    /// Steps that found no place in the status of their Incident in this pass, by their keys.
+    without_place: BTreeSet<u64>,
+    turns: Turns,
 }
 
-/// What an incident is about, for its events.
-type About<'a> = (&'a ObjectReference, &'static str);
+/// That an Alert does not send a step.
+struct Refusal {
+    /// Of the Alert, by its key.
+    version: u64,
+    at: Instant,
+}
 
-/// The entry of an Alert.
+/// What is due about an incident, for an Alert.
+pub(super) struct Due<'w> {
+    pub(super) wanting: &'w Wanting,
+    pub(super) step: Step,
+    /// Which objects of the incident the Alert names.
+    pub(super) offered: BTreeSet<usize>,
+}
+
+/// What an Alert is sent about an incident that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// That it is open, now or a moment ago.
+    Sent,
+    /// That it is open, once that is due.
+    Due,
+    /// Nothing: the Alert declines it, or there is no place for it.
+    Denied,
+}
+
+/// The entry of an Alert for a Provider.
 fn entry<'s>(
     status: &'s IncidentStatus,
-    namespace: &str,
-    alert: &str,
+    (namespace, alert, provider): (&str, &str, &str),
 ) -> Option<&'s IncidentNotification> {
-    status.notifications.iter().find(|it| it.namespace == namespace && it.alert == alert)
+    let is_it = |it: &&IncidentNotification| {
+        it.namespace == namespace && it.alert == alert && it.provider == provider
+    };
+    status.notifications.iter().find(is_it)
 }
 
 /// What is due for an Alert about an incident that is open.
@@ -135,70 +162,15 @@ fn recorded(
         key: Some(mark.key()),
         thread,
     };
-    let is_other = |it: &&IncidentNotification| it.namespace != *namespace || it.alert != *alert;
+    let is_other = |it: &&IncidentNotification| {
+        [&it.namespace, &it.alert, &it.provider] != [namespace, alert, provider]
+    };
     let mut all: Vec<_> = status.notifications.iter().filter(is_other).cloned().collect();
     // What others were sent is not forgotten: they are owed the end.
     (all.len() < MOST).then(|| {
         all.push(written);
         all
     })
-}
-
-fn took(status: &IncidentStatus, until: Time) -> String {
-    let since = book::opened(status).map(|since| until.duration_since(since).as_secs());
-    let seconds = since.and_then(|it| u64::try_from(it).ok()).unwrap_or_default();
-    reconcile::format_duration(Duration::from_secs(seconds))
-}
-
-/// What people read.
-fn message(status: &IncidentStatus, saying: Saying, now: Time) -> String {
-    let said = status.message.clone().unwrap_or_default();
-    let affected = status.affected.clone().unwrap_or_default();
-    let names: Vec<&str> = affected.objects.iter().take(NAMED).map(String::as_str).collect();
-    let count = usize::try_from(affected.count).unwrap_or_default();
-    let others = match (count, count.saturating_sub(names.len())) {
-        (0, _) => String::new(),
-        (1, _) => format!("\nIt affects {}.", names.join(", ")),
-        (count, 0) => format!("\nIt affects {count} objects: {}.", names.join(", ")),
-        (count, more) => {
-            format!("\nIt affects {count} objects: {} and {more} more.", names.join(", "))
-        }
-    };
-    match saying {
-        Saying::Opened => format!("{said}{others}"),
-        Saying::Reminded => format!("Not resolved for {}: {said}{others}", took(status, now)),
-        Saying::Resolved => {
-            let until = status.resolved_at.as_ref().map_or(now, |at| at.0);
-            format!("Resolved after {}. The failure was: {said}{others}", took(status, until))
-        }
-    }
-}
-
-/// The event about an incident.
-fn event(incident: &Incident, (object, controller): About<'_>, saying: Saying, now: Time) -> Event {
-    let status = incident.status.clone().unwrap_or_default();
-    let is_over = saying == Saying::Resolved;
-    let of = |key: &str, value: String| (format!("{EVENT_GROUP}/{key}"), value);
-    let name = format!("{}/{}", incident.namespace().unwrap_or_default(), incident.name_any());
-    let affected = status.affected.as_ref().map_or(0, |it| it.count);
-    let metadata = BTreeMap::from([
-        of("incident", name),
-        of("incidentState", if is_over { "Resolved" } else { "Open" }.to_owned()),
-        of("affected", affected.to_string()),
-    ]);
-    Event {
-        object: object.clone(),
-        severity: if is_over { "info" } else { "error" }.to_owned(),
-        timestamp: Some(now.as_second()),
-        message: message(&status, saying, now),
-        reason: match is_over {
-            true => "IncidentResolved".to_owned(),
-            false => incident.spec.cause.reason.clone(),
-        },
-        metadata,
-        reporting_controller: controller.to_owned(),
-        ..Event::default()
-    }
 }
 
 impl Teller {
@@ -209,20 +181,26 @@ impl Teller {
             waiting: BTreeSet::new(),
             ended: Vec::new(),
             declined: BTreeMap::new(),
+            keys: RandomState::new(),
             tried: BTreeMap::new(),
             late: Vec::new(),
+            unresolvable: BTreeSet::new(),
+            without_place: BTreeSet::new(),
+            turns: Turns::default(),
         }
     }
 
     /// Writes what was sent into the statuses. What waits is read before what ended, since a step goes from one to the other.
-    pub(super) async fn record(&mut self, book: &Book) {
+    pub(super) async fn record(&mut self, book: &mut Book) {
+        self.without_place.clear();
         self.waiting = self.delivery.waiting_steps();
         let mut ended = std::mem::take(&mut self.ended);
         ended.extend(self.delivery.take_outcomes());
         let mut left = RECORDED;
-        for outcome in ended {
-            let Mark { namespace, name, uid, .. } = &outcome.step.mark;
-            let Some(incident) = book.get(namespace, name, uid) else { continue };
+        let of = |outcome: Outcome| (outcome.step.mark.namespace.clone(), outcome);
+        for (namespace, outcome) in self.turns.order(ended.into_iter().map(of).collect()) {
+            let Mark { name, uid, .. } = &outcome.step.mark;
+            let Some(incident) = book.get(&namespace, name, uid) else { continue };
             let status = incident.status.clone().unwrap_or_default();
             if is_late(&status, &outcome) {
                 let Outcome { mut step, message, .. } = outcome;
@@ -232,14 +210,14 @@ impl Teller {
             }
             let now = jiff::Timestamp::now();
             let Some(notifications) = recorded(&status, &outcome, now) else { continue };
-            if left == 0 {
+            if left == 0 || !book.allows(&incident) {
                 self.ended.push(outcome);
                 continue;
             }
             left -= 1;
+            self.turns.served(&namespace);
             let patch = json!({"notifications": notifications});
-            if let Err(error) = book.patch(&incident, &patch).await {
-                tracing::debug!(namespace, name, error = %error, "failed to record what was sent about an Incident, retrying");
+            if book.patch(&incident, &patch).await == WriteOutcome::Rejected {
                 self.ended.push(outcome);
             }
         }
@@ -249,8 +227,9 @@ impl Teller {
             let at = incident.and_then(|it| it.status.as_ref().and_then(book::opened));
             at.map(Time::as_second) == Some(*opened)
         };
-        self.declined.retain(|step, (_, at)| at.elapsed() < DECLINED && is_current(step));
+        self.declined.retain(|_, declined| declined.at.elapsed() < DECLINED);
         self.tried.retain(|_, at| at.elapsed() < TRIED);
+        self.unresolvable.retain(is_current);
     }
 
     /// Whether something about an Incident waits to be sent or recorded.
@@ -262,13 +241,32 @@ impl Teller {
 
     /// Whether a step needs nothing to be done.
     fn is_done(&self, step: &Step, alert: &Alert) -> bool {
-        let version = alert.resource_version().unwrap_or_default();
-        let is_declined =
-            || self.declined.get(step).is_some_and(|(declined, _)| *declined == version);
+        self.is_under_way(step) || self.is_declined(step, alert)
+    }
+
+    fn is_under_way(&self, step: &Step) -> bool {
         self.waiting.contains(step)
             || self.tried.contains_key(step)
             || self.ended.iter().any(|outcome| outcome.step == *step)
-            || is_declined()
+    }
+
+    fn is_declined(&self, step: &Step, alert: &Alert) -> bool {
+        let version = self.keys.hash_one(alert.resource_version());
+        self.declined.get(&self.key(step)).is_some_and(|declined| declined.version == version)
+    }
+
+    /// What an Alert is sent about an incident that is open.
+    pub(super) fn notice(&self, incident: &Incident, alert: &Alert) -> Notice {
+        let status = incident.status.clone().unwrap_or_default();
+        let step = self.step(incident, alert, Saying::Opened);
+        let is_known = entry(&status, (&step.namespace, &step.alert, &step.provider)).is_some();
+        if is_known || self.is_under_way(&step) {
+            Notice::Sent
+        } else if self.is_declined(&step, alert) || self.without_place.contains(&self.key(&step)) {
+            Notice::Denied
+        } else {
+            Notice::Due
+        }
     }
 
     /// Remembers what became of a step.
@@ -279,19 +277,20 @@ impl Teller {
                 self.tried.insert(step, now);
             }
             Choice::Declined => {
-                let version = alert.resource_version().unwrap_or_default();
-                self.declined.insert(step, (version, now));
+                let version = self.keys.hash_one(alert.resource_version());
+                self.declined.insert(self.key(&step), Refusal { version, at: now });
             }
         }
     }
 
+    /// The step of an Alert for the Provider that it names.
     fn step(&self, incident: &Incident, alert: &Alert, saying: Saying) -> Step {
         let status = incident.status.clone().unwrap_or_default();
         let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
         let provider = alert.spec.provider_ref.name.clone();
         // Another service knows nothing of the thread.
-        let sent = entry(&status, &namespace, &name)
-            .filter(|sent| saying != Saying::Opened && sent.provider == provider);
+        let sent =
+            entry(&status, (&namespace, &name, &provider)).filter(|_| saying != Saying::Opened);
         let thread = sent.and_then(|sent| sent.thread.clone());
         Step {
             namespace,
@@ -309,55 +308,57 @@ impl Teller {
         }
     }
 
-    /// What is due about an incident that is open.
+    /// What is due about an incident that is open. `audience` are the Alerts that name its objects, with which of these.
     pub(super) fn due<'w>(
-        &self,
+        &mut self,
         incident: &Incident,
         wanting: &'w [Wanting],
+        audience: BTreeMap<usize, BTreeSet<usize>>,
         is_paused: bool,
-    ) -> Vec<(&'w Wanting, Step)> {
+    ) -> Vec<Due<'w>> {
         let status = incident.status.clone().unwrap_or_default();
         let now = jiff::Timestamp::now();
-        let mut all = Vec::new();
-        for each in wanting {
-            let Wanting { alert, after, reminder, .. } = each;
+        let mut candidates = Vec::new();
+        for (at, offered) in audience {
+            let Some(wanting) = wanting.get(at) else { continue };
+            let Wanting { alert, after, reminder, .. } = wanting;
             let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
-            let sent = entry(&status, &namespace, &name);
+            let sent = entry(&status, (&namespace, &name, &alert.spec.provider_ref.name));
             let Some(saying) = due(&status, sent, (*after, *reminder), now, is_paused) else {
                 continue;
             };
             let step = self.step(incident, alert, saying);
             if !self.is_done(&step, alert) {
-                all.push((sent.is_some(), each, step));
+                let due = Due { wanting, step, offered };
+                candidates.push(Candidate { namespace, is_known: sent.is_some(), due });
             }
         }
-        let mut left = match all.is_empty() {
-            true => 0,
-            false => {
-                MOST.saturating_sub(status.notifications.len() + self.expected(&status, incident))
-            }
-        };
-        all.retain(|(is_known, ..)| {
-            let has_room = *is_known || left > 0;
-            left = left.saturating_sub(usize::from(!is_known));
-            has_room
-        });
-        all.into_iter().map(|(_, each, step)| (each, step)).collect()
+        if candidates.is_empty() {
+            return Vec::new();
+        }
+        let own = incident.namespace().unwrap_or_default();
+        let Places { placed, without } = places(&own, candidates, self.taken(&status, incident));
+        let without: Vec<u64> = without.iter().map(|due| self.key(&due.step)).collect();
+        self.without_place.extend(without);
+        placed
     }
 
-    /// How many entries what waits will add to a status.
-    fn expected(&self, status: &IncidentStatus, incident: &Incident) -> usize {
+    /// How many entries a status has, or will have once what waits is recorded.
+    fn taken(&self, status: &IncidentStatus, incident: &Incident) -> usize {
         let (uid, opened) = (incident.uid().unwrap_or_default(), book::opened(status));
         let opened = opened.map(Time::as_second);
         let ended = self.ended.iter().map(|outcome| &outcome.step);
-        let of_it = self.waiting.iter().chain(self.tried.keys()).chain(ended).filter(|step| {
-            step.mark.uid == uid
-                && Some(step.mark.opened) == opened
-                && entry(status, &step.namespace, &step.alert).is_none()
-        });
-        let alerts: BTreeSet<(&str, &str)> =
-            of_it.map(|step| (step.namespace.as_str(), step.alert.as_str())).collect();
-        alerts.len()
+        let of_it = self.waiting.iter().chain(self.tried.keys()).chain(ended);
+        let of_it = of_it.filter(|step| step.mark.uid == uid && Some(step.mark.opened) == opened);
+        let expected = of_it.map(|it| [&*it.namespace, &*it.alert, &*it.provider]);
+        let written = status.notifications.iter();
+        let written = written.map(|it| [&*it.namespace, &*it.alert, &*it.provider]);
+        written.chain(expected).collect::<BTreeSet<[&str; 3]>>().len()
+    }
+
+    /// A step in a few bytes: those that are declined are as many as Alerts and incidents together make.
+    fn key(&self, step: &Step) -> u64 {
+        self.keys.hash_one(step)
     }
 
     /// Has sent what is due about an incident. `about` are its objects, the subject first.
@@ -365,20 +366,14 @@ impl Teller {
         &mut self,
         incident: &Incident,
         (about, controller): (&[ObjectReference], &'static str),
-        due: Vec<(&Wanting, Step)>,
+        due: Vec<Due<'_>>,
     ) {
         let Some(subject) = about.first() else { return };
-        for (wanting, step) in due {
+        for Due { wanting, step, offered } in due {
             let alert = &wanting.alert;
             let (saying, now) = (step.mark.saying, jiff::Timestamp::now());
-            let named = about.iter().filter(|object| self.delivery.names(wanting, object));
-            let offered: Vec<&ObjectReference> = named.take(OFFERED).collect();
-            // The objects that an Alert names may be affected later.
-            if offered.is_empty() {
-                continue;
-            }
             let (mut choice, mut is_known) = (Choice::Declined, true);
-            for object in offered {
+            for object in offered.into_iter().filter_map(|at| about.get(at)) {
                 let event = Arc::new(event(incident, (object, controller), saying, now));
                 choice = self.delivery.choose(&event, alert).await;
                 is_known &= choice != Choice::Unknown;
@@ -403,10 +398,7 @@ impl Teller {
 
     /// Has sent the end of an earlier opening of an incident.
     pub(super) async fn ended_early(&self, incident: &Incident, about: About<'_>, step: Step) {
-        let Some(alert) = self.context.seen::<Alert>(&step.namespace, &step.alert) else { return };
-        if step.provider != alert.spec.provider_ref.name {
-            return;
-        }
+        let alert = self.delivery.as_told(&step.namespace, &step.alert, &step.provider);
         let mut incident = incident.clone();
         let status = incident.status.get_or_insert_default();
         status.opened_at = Time::from_second(step.mark.opened).ok().map(When);
@@ -416,15 +408,23 @@ impl Teller {
         self.delivery.send(event, &alert, Mark { saying, ..step.mark }).await;
     }
 
-    /// Has sent the end of an incident to who was sent its beginning.
+    /// Has sent the end of an incident to who was sent its beginning: to the Provider that stands in the status, whatever the
+    /// Alert names now.
     pub(super) async fn resolved(&mut self, incident: &Incident, about: About<'_>) {
         let status = incident.status.clone().unwrap_or_default();
         for sent in status.notifications.iter().filter(|it| it.state == IncidentStep::Opened) {
-            let Some(alert) = self.context.seen::<Alert>(&sent.namespace, &sent.alert) else {
-                continue;
-            };
+            let alert = self.delivery.as_told(&sent.namespace, &sent.alert, &sent.provider);
             let step = self.step(incident, &alert, Saying::Resolved);
-            if self.is_done(&step, &alert) || !self.delivery.is_sending(&alert) {
+            if self.is_done(&step, &alert) {
+                continue;
+            }
+            if self.context.seen::<Provider>(&sent.namespace, &sent.provider).is_none() {
+                if self.unresolvable.insert(step.clone()) {
+                    self.delivery.tell_unresolvable(&step);
+                }
+                continue;
+            }
+            if !self.delivery.is_sending(&alert) {
                 continue;
             }
             let event = event(incident, about, Saying::Resolved, jiff::Timestamp::now());
@@ -470,7 +470,7 @@ mod tests {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let mut status = status();
         let due = |status: &IncidentStatus, now: &str, is_paused| {
-            let sent = entry(status, "apps", "alert");
+            let sent = entry(status, ("apps", "alert", "chat"));
             due(status, sent, (minutes(5), Some(minutes(60))), at(now), is_paused)
         };
         assert_eq!(due(&status, "2026-11-24T12:04:59Z", false), None);
@@ -524,6 +524,7 @@ mod tests {
         status.notifications = (0..MOST).map(entry).collect();
         assert_eq!(recorded(&status, &outcome(Saying::Opened, true), now), None);
         status.notifications[7].alert = "alert".to_owned();
+        status.notifications[7].provider = "chat".to_owned();
         let all = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
         assert_eq!(all.len(), MOST);
     }
@@ -542,32 +543,19 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_the_first_objects_and_count_the_others() {
-        let said = |saying| message(&status(), saying, at("2026-11-24T14:30:00Z"));
-        let affects = "It affects 200 objects: Kustomization/apps/k0, Kustomization/apps/k1, \
-                       Kustomization/apps/k2, Kustomization/apps/k3, Kustomization/apps/k4 and 195 more.";
-        assert_eq!(said(Saying::Opened), format!("authentication failed\n{affects}"));
-        assert!(said(Saying::Reminded).starts_with("Not resolved for 2h30m0s: authentication"));
-        let resolved = said(Saying::Resolved);
-        let begin = "Resolved after 2h30m0s. The failure was: authentication failed";
-        assert!(resolved.starts_with(begin), "{resolved}");
-        let one = json!({"message": "no", "affected": {"count": 1, "objects": ["A/b/c"]}});
-        let one: IncidentStatus = serde_json::from_value(one).unwrap();
-        assert_eq!(message(&one, Saying::Opened, Time::UNIX_EPOCH), "no\nIt affects A/b/c.");
-    }
-
-    #[test]
-    fn the_event_of_an_end_is_no_error() {
-        let mut incident = Incident::new("i", crds::incidents::IncidentSpec::default());
-        incident.spec.cause.reason = "BuildFailed".to_owned();
-        incident.metadata.namespace = Some("apps".to_owned());
-        incident.status = Some(status());
-        let object = ObjectReference::default();
-        let of = |saying| event(&incident, (&object, "c"), saying, Time::UNIX_EPOCH);
-        let (opened, resolved) = (of(Saying::Opened), of(Saying::Resolved));
-        assert_eq!((&*opened.severity, &*opened.reason), ("error", "BuildFailed"));
-        assert_eq!((&*resolved.severity, &*resolved.reason), ("info", "IncidentResolved"));
-        assert_eq!(opened.metadata["event.toolkit.fluxcd.io/incident"], "apps/i");
-        assert_eq!(resolved.metadata["event.toolkit.fluxcd.io/incidentState"], "Resolved");
+    fn an_alert_that_names_another_provider_keeps_the_entry_of_the_one_that_was_told() {
+        let (mut status, now) = (status(), at("2026-11-24T13:00:00Z"));
+        status.notifications = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
+        let mut other = outcome(Saying::Opened, true);
+        other.step.provider = "pager".to_owned();
+        status.notifications = recorded(&status, &other, now).unwrap();
+        let told = |status: &IncidentStatus, provider| {
+            entry(status, ("apps", "alert", provider)).map(|it| it.state)
+        };
+        let (opened, over) = (Some(IncidentStep::Opened), Some(IncidentStep::Resolved));
+        assert_eq!((told(&status, "chat"), told(&status, "pager")), (opened, opened));
+        let ended = recorded(&status, &outcome(Saying::Resolved, true), now).unwrap();
+        status.notifications = ended;
+        assert_eq!((told(&status, "chat"), told(&status, "pager")), (over, opened));
     }
 }

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use crds::notification::Receiver;
@@ -18,16 +17,14 @@ use notify::receivers::{self, Accepted, Gate, Hook, MAX_BODY, Reception, Selecti
 use sha2::{Digest as _, Sha256};
 
 use super::existing::Existing;
+use super::intake::{Intake, RequestBody};
 use super::wakes::Wakes;
 use crate::cluster::Cluster;
 use crate::controllers::context::Context;
 use crate::controllers::delivery::logged;
 use crate::controllers::exchange::exchange;
 use crate::controllers::expressions::{Broken, on_thread};
-use crate::controllers::permit::{Permit, Permits};
-
-/// Longest time that sending a body may take. Parity(flux): the notification-controller's.
-const READ_LIMIT: Duration = Duration::from_secs(30);
+use crate::controllers::permit::Permit;
 
 /// Longest time for judging a request and for what it asks for.
 const RECEIVE_LIMIT: Duration = Duration::from_secs(60);
@@ -48,16 +45,12 @@ const KEPT_FOR: Duration = Duration::from_secs(300);
 const MOST_KEPT: usize = 64;
 const LARGEST_KEPT: usize = 256 << 10;
 
-/// How many requests are in memory at once, and how many of them for one namespace.
-const BODIES: usize = 32;
-const BODIES_EACH: usize = 16;
-
 /// Shared by all requests.
 struct Hooks {
     context: Arc<Context>,
     cluster: Cluster,
     wakes: Wakes,
-    bodies: Permits,
+    intake: Intake,
     paths: Mutex<Paths>,
     /// Requests under way, by Receiver.
     busy: Mutex<BTreeMap<String, usize>>,
@@ -117,13 +110,13 @@ pub(crate) fn hooks(context: Arc<Context>) -> Router {
         cluster: context.cluster.asking(),
         context,
         wakes: Wakes::default(),
-        bodies: Permits::shared(BODIES, BODIES_EACH),
+        intake: Intake::default(),
         paths: Mutex::default(),
         busy: Mutex::default(),
         kept: Mutex::default(),
     });
     // Parity(flux): any method, and the path as it was sent.
-    Router::new().fallback(take).layer(DefaultBodyLimit::max(MAX_BODY)).with_state(hooks)
+    Router::new().fallback(take).with_state(hooks)
 }
 
 async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
@@ -142,23 +135,20 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
     let answer = match hooks.enter(&format!("{namespace}/{name}")) {
         None => Err((503, "too many requests are under way".to_owned())),
         Some(_under_way) => {
-            let permit = hooks.bodies.acquire(&namespace).await;
             let headers = request.headers().iter().map(|(name, value)| {
                 (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
             });
             let headers = headers.collect();
-            let read = tokio::time::timeout(READ_LIMIT, Bytes::from_request(request, &()));
-            match read.await {
-                Ok(Ok(body)) => {
-                    let hook = Hook { headers, body: body.into() };
-                    let received = hooks.receive(&namespace, &receiver, (hook, permit), came);
-                    let received = tokio::time::timeout(RECEIVE_LIMIT, received).await;
-                    let late = |_| Err((503, format!("it took longer than {RECEIVE_LIMIT:?}")));
-                    received.unwrap_or_else(late)
-                }
-                Ok(Err(unread)) => return unread.status(),
-                Err(_) => return StatusCode::REQUEST_TIMEOUT,
-            }
+            let RequestBody { body, permit } =
+                match hooks.intake.read(&namespace, request.into_body()).await {
+                    Ok(received) => received,
+                    Err(unread) => return unread,
+                };
+            let hook = (Hook { headers, body }, permit);
+            let received = hooks.receive(&namespace, &receiver, hook, came);
+            let received = tokio::time::timeout(RECEIVE_LIMIT, received).await;
+            let late = |_| Err((503, format!("it took longer than {RECEIVE_LIMIT:?}")));
+            received.unwrap_or_else(late)
         }
     };
     let status = answer.unwrap_or_else(|(status, why)| {
@@ -208,14 +198,13 @@ impl Hooks {
         }
     }
 
-    /// Judges a request and does what it asks for; returns the status of the answer.
-    async fn receive(
+    /// Judges a request: what it wakes.
+    async fn judge(
         &self,
         namespace: &str,
         receiver: &Receiver,
-        (hook, permit): (Hook, Permit),
-        came: tokio::time::Instant,
-    ) -> Result<u16, (u16, String)> {
+        hook: Hook,
+    ) -> Result<Selection, (u16, String)> {
         let engine = Arc::new(super::read(receiver).map_err(|error| (500, error))?);
         let secret = match &receiver.spec.secret_ref {
             None => None,
@@ -228,9 +217,27 @@ impl Hooks {
             }
         };
         let accepted = self.admit(namespace, &engine, secret, hook).await?;
-        let selection = self.select(namespace, &engine, accepted).await?;
+        self.select(namespace, &engine, accepted).await
+    }
+
+    /// Judges a request and does what it asks for; returns the status of the answer.
+    async fn receive(
+        &self,
+        namespace: &str,
+        receiver: &Receiver,
+        (hook, permit): (Hook, Option<Permit>),
+        came: tokio::time::Instant,
+    ) -> Result<u16, (u16, String)> {
+        let judging = self.judge(namespace, receiver, hook);
+        let selection = match &permit {
+            None => judging.await,
+            Some(_) => self.intake.while_granted(judging).await.unwrap_or_else(|| {
+                Err((503, "it took long while other requests waited".to_owned()))
+            }),
+        };
         // What is left waits for its turn, and has no body any more.
         drop(permit);
+        let selection = selection?;
         let mut status = selection.status;
         let mut errors = selection.errors;
         for target in &selection.targets {

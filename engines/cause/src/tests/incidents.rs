@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::incident::{Identity, Incident, Own, Reach, Verdict, incidents, is_over, verdict};
+use crate::incident::{
+    Identity, Incident, Own, Reach, Verdict, incidents, is_over, join_cycles, verdict,
+};
 
 impl Cluster {
     /// The verdicts on all objects that windlass reconciles, and on some that may not exist.
@@ -16,7 +18,10 @@ impl Cluster {
     fn verdicts_within(&self, reach: Reach) -> BTreeMap<ObjectId, Verdict> {
         let mut known = Known::default();
         let ids = self.objects.iter().map(Object::id).filter(related::is_reconciled);
-        ids.map(|id| (id.clone(), self.verdict(&id, &mut known, reach))).collect()
+        let mut verdicts =
+            ids.map(|id| (id.clone(), self.verdict(&id, &mut known, reach))).collect();
+        join_cycles(&mut verdicts, reach);
+        verdicts
     }
 
     fn verdict(&self, id: &ObjectId, known: &mut Known, reach: Reach) -> Verdict {
@@ -102,6 +107,142 @@ fn who_names_a_source_that_does_not_exist_is_affected_by_its_absence() {
     let lines =
         ["Kustomization/a Missing SourceNotReady []", "Kustomization/b Missing SourceNotReady []"];
     assert_eq!(of(&all), lines);
+}
+
+#[test]
+fn what_does_not_exist_is_named() {
+    let blocked = status("False", "SourceNotReady", "GitRepository app not found");
+    let found = incidents(&Cluster::of(&[kustomization("a", &[&blocked])]).verdicts());
+    let failure = &found.first_key_value().unwrap().1.failure;
+    assert_eq!(failure.text, "GitRepository/apps/app does not exist");
+    assert_eq!(failure.since, Some("2026-11-24T11:55:00Z".parse().unwrap()));
+}
+
+#[test]
+fn a_failure_is_as_old_as_the_condition_of_its_subject() {
+    let mut broken = kustomization("b", &[&status("False", "BuildFailed", "missing file")]);
+    broken["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-11-24T09:00:00Z");
+    let next = kustomization("a", &[&depends("b"), &waits()]);
+    let found = incidents(&Cluster::of(&[broken, next, source()]).verdicts());
+    let since = found.first_key_value().unwrap().1.failure.since;
+    assert_eq!(since, Some("2026-11-24T09:00:00Z".parse().unwrap()));
+}
+
+/// A Kustomization that has read the artifact of its source, which does not have its path.
+fn without_path(name: &str) -> Value {
+    let failed = status("False", "ArtifactFailed", "kustomization path not found: ./deploy");
+    let read = json!({"status": {"lastAttemptedRevision": "main@sha1:abc"}});
+    kustomization(name, &[&failed, &read])
+}
+
+#[test]
+fn a_wrong_repository_is_one_incident_of_all_that_do_not_find_their_path_in_it() {
+    let mut all: Vec<Value> = (0..118).map(|at| without_path(&format!("k{at:03}"))).collect();
+    all.push(source());
+    let cluster = Cluster::of(&all);
+    let found = incidents(&cluster.verdicts());
+    assert_eq!(found.len(), 1);
+    let (identity, incident) = found.first_key_value().unwrap();
+    assert_eq!(*identity, (id("GitRepository/app"), Problem::Artifact));
+    assert_eq!(incident.affected.len(), 118);
+    let failure = &incident.failure;
+    assert!(!failure.is_waiting, "it is told as soon as any other failure");
+    assert_eq!(failure.reason, "ArtifactFailed");
+    let text = "Kustomization/apps/k000: kustomization path not found: ./deploy";
+    assert_eq!(failure.text, text);
+    // What was known as a failure of one of them has ended.
+    assert!(is_over((&id("Kustomization/k000"), "Build"), &[], &cluster.verdicts()));
+    // It goes on while one of them is being reconciled.
+    let progressing = status("Unknown", "Progressing", "in progress");
+    let verdicts = Cluster::of(&[kustomization("k000", &[&progressing]), source()]).verdicts();
+    let known = (&id("GitRepository/app"), "Artifact");
+    assert!(!is_over(known, &["Kustomization/apps/k000".to_owned()], &verdicts));
+    let verdicts = Cluster::of(&[kustomization("k000", &[&ready()]), source()]).verdicts();
+    assert!(is_over(known, &["Kustomization/apps/k000".to_owned()], &verdicts));
+}
+
+#[test]
+fn what_has_not_read_the_artifact_yet_waits_for_itself() {
+    let failed = status("False", "ArtifactFailed", "source has no artifact yet");
+    let with_artifact_of = |at: &str| {
+        let mut source = source();
+        source["status"]["artifact"]["lastUpdateTime"] = json!(at);
+        incidents(&Cluster::of(&[kustomization("a", &[&failed]), source]).verdicts())
+    };
+    let newer = with_artifact_of("2026-11-24T11:58:00Z");
+    let line = "Kustomization/a Build ArtifactFailed []";
+    assert_eq!(listed(&newer), [line]);
+    assert!(newer.values().all(|it| it.failure.is_waiting));
+    let older = with_artifact_of("2026-11-24T11:50:00Z");
+    assert_eq!(listed(&older), ["GitRepository/app Artifact ArtifactFailed [a]"]);
+    // A source of another namespace gets no incident on its behalf.
+    let elsewhere = json!({"spec": {"sourceRef": {"namespace": "platform"}}});
+    let mut far = source();
+    put(&mut far, &json!({"metadata": {"namespace": "platform"}}));
+    let mut user = without_path("a");
+    put(&mut user, &elsewhere);
+    let found = incidents(&Cluster::of(&[user, far]).verdicts());
+    assert_eq!(listed(&found), [line]);
+    assert!(found.values().all(|it| !it.failure.is_waiting));
+}
+
+fn in_cycle(name: &str, on: &str) -> Value {
+    let text = format!("Kustomization/apps/{name} depends on itself through {on}");
+    kustomization(name, &[&depends(on), &status("False", "DependencyCycle", &text)])
+}
+
+#[test]
+fn a_cycle_of_dependencies_is_one_incident_with_what_waits_for_it() {
+    let all = [
+        in_cycle("b", "c"),
+        in_cycle("c", "d"),
+        in_cycle("d", "b"),
+        in_cycle("x", "y"),
+        in_cycle("y", "x"),
+        kustomization("z", &[&depends("d"), &waits()]),
+        source(),
+    ];
+    let lines = [
+        "Kustomization/b Cycle DependencyCycle [c d z]",
+        "Kustomization/x Cycle DependencyCycle [y]",
+    ];
+    assert_eq!(of(&all), lines);
+    // Another object comes first: the incident of the former one has ended.
+    let mut more = all.to_vec();
+    more[2] = in_cycle("d", "a");
+    more.push(in_cycle("a", "b"));
+    let verdicts = Cluster::of(&more).verdicts();
+    assert_eq!(listed(&incidents(&verdicts))[0], "Kustomization/a Cycle DependencyCycle [b c d z]");
+    assert!(is_over((&id("Kustomization/b"), "Cycle"), &[], &verdicts));
+    assert!(!is_over((&id("Kustomization/a"), "Cycle"), &[], &verdicts));
+}
+
+#[test]
+fn within_a_namespace_the_parts_of_a_cycle_are_incidents_of_their_own() {
+    let far = json!({"spec": {"dependsOn": [{"name": "b", "namespace": "platform"}]}});
+    let near = json!({"spec": {"dependsOn": [{"name": "a", "namespace": "apps"}]}});
+    let mut other = in_cycle("b", "a");
+    put(&mut other, &near);
+    put(&mut other, &json!({"metadata": {"namespace": "platform"}}));
+    let mut sources = [source(), source()];
+    put(&mut sources[1], &json!({"metadata": {"namespace": "platform"}}));
+    let mut own = in_cycle("a", "b");
+    put(&mut own, &far);
+    let [first, second] = sources;
+    let cluster = Cluster::of(&[own, other, first, second]);
+    assert_eq!(incidents(&cluster.verdicts_within(Reach::All)).len(), 1);
+    assert_eq!(incidents(&cluster.verdicts_within(Reach::OwnNamespace)).len(), 2);
+}
+
+#[test]
+fn a_long_cycle_is_joined_without_recursion() {
+    let name = |at: usize| format!("k{at:05}");
+    let mut all: Vec<Value> =
+        (0..400).map(|at| in_cycle(&name(at), &name((at + 1) % 400))).collect();
+    all.push(source());
+    let found = incidents(&Cluster::of(&all).verdicts());
+    let affected: Vec<usize> = found.values().map(|it| it.affected.len()).collect();
+    assert_eq!(affected, [399]);
 }
 
 #[test]

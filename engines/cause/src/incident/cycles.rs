@@ -1,0 +1,87 @@
+//! Objects that depend on each other in a cycle are one incident, whose subject is the first of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::ObjectId;
+
+use super::{Failure, Reach, Verdict};
+use crate::result::Problem;
+
+/// What objects of cycles depend on, as far as that is in a cycle, too.
+type Edges<'v> = BTreeMap<&'v ObjectId, Vec<&'v ObjectId>>;
+
+/// Has the failures of all objects of a cycle, and of those that wait for one of them, be that of its first object.
+///
+/// Where objects are judged within their namespace, so are cycles.
+pub fn join_cycles(verdicts: &mut BTreeMap<ObjectId, Verdict>, reach: Reach) {
+    let of_cycle = |verdict: &Verdict| {
+        verdict.failure.clone().filter(|failure| failure.problem == Problem::Cycle)
+    };
+    let own: BTreeMap<ObjectId, Failure> = verdicts
+        .iter()
+        .filter_map(|(id, verdict)| Some((id.clone(), of_cycle(verdict)?)))
+        .filter(|(id, failure)| failure.subject == *id)
+        .collect();
+    let edges: Edges<'_> = own
+        .iter()
+        .map(|(id, failure)| {
+            let is_near = |to: &&ObjectId| reach == Reach::All || to.namespace == id.namespace;
+            let to = failure.cycle.iter().filter(|to| own.contains_key(*to)).filter(is_near);
+            (id, to.collect())
+        })
+        .collect();
+    let first = firsts(&edges);
+    for verdict in verdicts.values_mut() {
+        let Some(failure) = verdict.failure.as_mut().filter(|it| it.problem == Problem::Cycle)
+        else {
+            continue;
+        };
+        let joined = first.get(&failure.subject).and_then(|first| own.get(*first));
+        if let Some(joined) = joined {
+            failure.clone_from(joined);
+        }
+    }
+}
+
+/// The first object of the cycle of each: of all that it reaches and that reach it (Tarjan's algorithm, without recursion).
+fn firsts<'v>(edges: &Edges<'v>) -> BTreeMap<&'v ObjectId, &'v ObjectId> {
+    let mut first = BTreeMap::new();
+    // The order in which an object was reached, and the least order that it reaches.
+    let mut order: BTreeMap<&ObjectId, (usize, usize)> = BTreeMap::new();
+    let (mut open, mut is_open) = (Vec::new(), BTreeSet::new());
+    for start in edges.keys() {
+        let mut way: Vec<(&ObjectId, usize)> = vec![(start, 0)];
+        while let Some((at, next)) = way.pop() {
+            if next == 0 {
+                if order.contains_key(at) {
+                    continue;
+                }
+                order.insert(at, (order.len(), order.len()));
+                open.push(at);
+                is_open.insert(at);
+            }
+            let to = edges.get(at).map(Vec::as_slice).unwrap_or_default();
+            if let Some(reached) = next.checked_sub(1).and_then(|it| to.get(it))
+                && is_open.contains(reached)
+            {
+                let least = order.get(reached).map_or(usize::MAX, |it| it.1);
+                order.entry(at).and_modify(|it| it.1 = it.1.min(least));
+            }
+            if let Some(to) = to.get(next) {
+                way.push((at, next + 1));
+                way.push((to, 0));
+                continue;
+            }
+            if order.get(at).is_some_and(|(own, least)| own == least) {
+                let begin = open.iter().rposition(|it| *it == at).unwrap_or(open.len());
+                let members: Vec<&ObjectId> = open.drain(begin..).collect();
+                let least = members.iter().min().copied().unwrap_or(at);
+                for member in members {
+                    is_open.remove(member);
+                    first.insert(member, least);
+                }
+            }
+        }
+    }
+    first
+}

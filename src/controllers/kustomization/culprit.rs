@@ -1,0 +1,137 @@
+//! What lies below objects whose health was awaited in vain: what their Pods say, as releases show it, too.
+//!
+//! It is asked for once, when a wait has failed. Elsewhere: what a Pod says (engine `cause`), the message of the wait (engine
+//! `apply`).
+//!
+//! Differs(flux): there a failed wait names the object and its state alone.
+
+use apply::FailedWait;
+use objects::{Gvk, Masking, Object};
+use reconcile::{Node, Rest, reason};
+
+use crate::cluster::Cluster;
+use crate::cluster::discovery::Resource;
+
+/// How many of the objects are asked for, and how many Pods of each.
+const OBJECTS: usize = 8;
+const PODS: usize = 50;
+
+/// How long a cause may be, in characters.
+const LONGEST: usize = 500;
+
+/// The kinds that may have Pods: API version, kind and plural.
+const WORKLOADS: [(&str, &str, &str); 6] = [
+    ("apps/v1", "Deployment", "deployments"),
+    ("apps/v1", "StatefulSet", "statefulsets"),
+    ("apps/v1", "DaemonSet", "daemonsets"),
+    ("apps/v1", "ReplicaSet", "replicasets"),
+    ("batch/v1", "Job", "jobs"),
+    ("v1", "Pod", "pods"),
+];
+
+/// Completes the message of a wait that has failed just now; the one that is `known` has its cause already.
+pub(super) async fn complete(
+    rest: &mut Rest,
+    (cluster, secrets): (&Cluster, &Masking),
+    known: Option<FailedWait>,
+) {
+    let Rest::Failed(why, text, wake) = rest else { return };
+    let is_known = known.is_some_and(|known| known.text == *text);
+    if *why != reason::HEALTH_CHECK_FAILED || is_known {
+        return;
+    }
+    let workloads = wake.on.iter().filter_map(|node| Some((node, workload(node)?)));
+    for (node, resource) in workloads.take(OBJECTS) {
+        if let Some(trouble) = trouble(cluster, node, &resource).await {
+            *text = with_cause(text, &secrets.mask(&trouble));
+            return;
+        }
+    }
+}
+
+/// The kind of an object that may have Pods.
+fn workload(node: &Node) -> Option<Resource> {
+    let all = WORKLOADS.iter().map(|(version, kind, plural)| resource(version, kind, plural));
+    let mut all = all.filter(|it| it.gvk.group == node.group);
+    all.find(|it| it.gvk.kind == node.kind)
+}
+
+fn resource(version: &str, kind: &str, plural: &str) -> Resource {
+    let (gvk, plural) = (Gvk::new(version, kind), plural.to_owned());
+    Resource { gvk, plural, namespaced: true, watchable: true }
+}
+
+/// What the first Pod of an object says that is in trouble; none where the cluster does not tell.
+async fn trouble(cluster: &Cluster, node: &Node, kind: &Resource) -> Option<String> {
+    let object = cluster.get(kind, &node.namespace, &node.name).await.ok()??;
+    let found: Vec<Object> = match kind.gvk.kind.as_str() {
+        "Pod" => vec![object],
+        _ => {
+            let selector = cause::pod::selector(&object)?;
+            let (pods, selectors) = (resource("v1", "Pod", "pods"), (selector.as_str(), ""));
+            let part = cluster.list_at_most(&pods, &node.namespace, selectors, None, PODS).await;
+            part.ok()?.objects
+        }
+    };
+    found.iter().find_map(cause::pod::trouble).map(|it| it.to_string())
+}
+
+fn with_cause(text: &str, cause: &str) -> String {
+    let line = cause.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{text}: {}…", &line[..at]),
+        None => format!("{text}: {line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use reconcile::Wake;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::double::answering;
+
+    const TEXT: &str = "health check failed after 5m0s: timeout waiting for: [Deployment/shop/web status: 'InProgress']";
+
+    fn answer(path: &str) -> Value {
+        let waiting = json!({"state": {"waiting": {"reason": "ImagePullBackOff",
+            "message": "Back-off pulling image \"web:1.O\""}}, "name": "app"});
+        if path.contains("/deployments/web") {
+            return json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+        }
+        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "shop"},
+                "status": {"containerStatuses": [waiting]}}]})
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_failed_says_what_its_pods_say() {
+        let answers =
+            |(request, _): (String, Value)| (200, Body::from(answer(&request).to_string()));
+        let cluster = answering(answers).await;
+        let on = Wake::on([
+            Node::new("", "Service", "shop", "web"),
+            Node::new("apps", "Deployment", "shop", "web"),
+        ]);
+        let mut rest = Rest::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
+        let secrets = Masking::default();
+        complete(&mut rest, (&cluster, &secrets), None).await;
+        let Rest::Failed(_, text, wake) = &rest else { panic!("{rest:?}") };
+        let cause =
+            "container 'app' of Pod web-1 ImagePullBackOff: Back-off pulling image \"web:1.O\"";
+        assert_eq!(*text, format!("{TEXT}: {cause}"));
+        // The next run finds the wait failed, and says the same.
+        let known = FailedWait {
+            text: text.clone(),
+            on: wake.on.clone(),
+            until: "2026-11-24T12:00:00Z".parse().unwrap(),
+        };
+        let before = text.clone();
+        complete(&mut rest, (&cluster, &secrets), Some(known)).await;
+        assert!(matches!(&rest, Rest::Failed(_, text, _) if *text == before));
+    }
+}

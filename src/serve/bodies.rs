@@ -1,0 +1,72 @@
+//! Bodies of requests, read part by part: a short one needs nothing but its connection, of which there are few, so a sender who
+//! is slow holds up nobody else.
+//!
+//! Elsewhere: connections (`connections`), how many longer bodies are in memory (who reads them).
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::StatusCode;
+use futures::StreamExt as _;
+
+/// How much of a body is read without a permit: most are shorter.
+pub(crate) const SHORT: usize = 64 << 10;
+
+/// A body that is being read.
+pub(crate) struct BodyReader {
+    stream: BodyDataStream,
+    read: Vec<u8>,
+    most: usize,
+}
+
+impl BodyReader {
+    /// Reads a body of at most so many bytes.
+    pub(crate) fn new(body: Body, most: usize) -> Self {
+        Self { stream: body.into_data_stream(), read: Vec::new(), most }
+    }
+
+    /// Reads on until the end, or until more than so many bytes were read. Whether the end was reached.
+    ///
+    /// # Errors
+    /// The status of the response: the body is too long, or is interrupted.
+    pub(crate) async fn up_to(&mut self, bytes: usize) -> Result<bool, StatusCode> {
+        while self.read.len() <= bytes {
+            let Some(part) = self.stream.next().await else { return Ok(true) };
+            let part = part.map_err(|_| StatusCode::BAD_REQUEST)?;
+            if self.read.len() + part.len() > self.most {
+                return Err(StatusCode::PAYLOAD_TOO_LARGE);
+            }
+            self.read.extend_from_slice(&part);
+        }
+        Ok(false)
+    }
+
+    /// The rest of the body.
+    ///
+    /// # Errors
+    /// As those of [`Self::up_to`].
+    pub(crate) async fn rest(&mut self) -> Result<(), StatusCode> {
+        self.up_to(self.most).await.map(drop)
+    }
+
+    /// What was read.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_is_read_up_to_a_length_and_then_to_its_end() {
+        let parts = ["abc", "def", "ghi"].map(|part| Ok::<_, std::io::Error>(part.to_owned()));
+        let body = Body::from_stream(futures::stream::iter(parts));
+        let mut reader = BodyReader::new(body, 9);
+        assert_eq!(reader.up_to(4).await, Ok(false));
+        assert_eq!(reader.read, b"abcdef");
+        assert_eq!(reader.rest().await, Ok(()));
+        assert_eq!(reader.into_bytes(), b"abcdefghi");
+        let mut reader = BodyReader::new(Body::from("abc"), 2);
+        assert_eq!(reader.up_to(1).await, Err(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+}
