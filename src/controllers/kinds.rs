@@ -271,6 +271,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_kind_that_applies_objects_is_known_as_an_owner() {
+        let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
+        let owners: BTreeSet<_> = owners
+            .map(|([group, kind], it)| [group, kind, it.name.to_owned(), it.namespace.to_owned()])
+            .collect();
+        let known = cause::related::owner_labels();
+        let known = known.map(|it| [it.group.into(), it.kind.into(), it.name, it.namespace]);
+        assert_eq!(known.collect::<BTreeSet<[String; 4]>>(), owners);
+    }
+
+    #[test]
     fn every_kind_with_a_definition_is_run() {
         let defined: BTreeSet<_> =
             crds::all().into_iter().map(|(_, crd)| [crd.spec.group, crd.spec.names.kind]).collect();

@@ -21,6 +21,29 @@ const APPLIERS: [(&str, &str, &str); 4] = [
     (HELMFILE_OPERATOR, "Helmfile", "helmfile-"),
 ];
 
+/// The labels of what a kind applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerLabels {
+    /// The group of the kind.
+    pub group: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// The label with the owner's name.
+    pub name: String,
+    /// The label with the owner's namespace.
+    pub namespace: String,
+}
+
+/// The labels of all kinds that apply objects.
+pub fn owner_labels() -> impl Iterator<Item = OwnerLabels> {
+    APPLIERS.into_iter().map(|(group, kind, prefix)| OwnerLabels {
+        group,
+        kind,
+        name: format!("{group}/{prefix}name"),
+        namespace: format!("{group}/{prefix}namespace"),
+    })
+}
+
 /// Whether an object is of a kind that windlass or Flux reconciles.
 pub fn is_reconciled(id: &ObjectId) -> bool {
     let of = |domain: &str| id.group.ends_with(domain);
@@ -235,10 +258,9 @@ pub fn is_elsewhere(object: &Object) -> bool {
 
 /// The object that applied an object, by the labels of those who apply.
 pub fn applier(object: &Object) -> Option<ObjectId> {
-    APPLIERS.iter().find_map(|(group, kind, prefix)| {
-        let label = |key: &str| object.label(&format!("{group}/{prefix}{key}"));
-        let (name, namespace) = (label("name")?, label("namespace")?);
-        let id = ObjectId::new(namespace, name, group, kind);
+    owner_labels().find_map(|labels| {
+        let (name, namespace) = (object.label(&labels.name)?, object.label(&labels.namespace)?);
+        let id = ObjectId::new(namespace, name, labels.group, labels.kind);
         // A Kustomization that applies itself is nobody's.
         (id != object.id()).then_some(id)
     })

@@ -1,5 +1,8 @@
 //! Who has a definition, by its labels, annotations and field managers.
 
+use std::sync::LazyLock;
+
+use cause::related::{OwnerLabels, owner_labels};
 use objects::Object;
 use serde_json::{Map, Value, json};
 
@@ -32,13 +35,31 @@ impl Mark {
     }
 }
 
-/// Kinds of owners: what they are called, and where an object has namespace and name of one.
-const OWNERS: [(&str, &str, &str); 4] = [
-    ("Kustomization", apply::meta::OWNER_NAMESPACE, apply::meta::OWNER_NAME),
-    ("HelmRelease", "helm.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/name"),
-    ("Helmfile", "helmfile.windlass.dev/namespace", "helmfile.windlass.dev/name"),
-    ("the Helm release", "meta.helm.sh/release-namespace", "meta.helm.sh/release-name"),
-];
+/// A kind of owners.
+struct OwnerKind {
+    /// What they are called.
+    called: String,
+    /// Where an object has the namespace of one.
+    namespace: String,
+    /// Where an object has the name of one.
+    name: String,
+}
+
+/// Kinds of owners: those that apply objects, and releases.
+static OWNER_KINDS: LazyLock<Vec<OwnerKind>> = LazyLock::new(|| {
+    let kinds = owner_labels().map(|OwnerLabels { group, kind, name, namespace }| {
+        // Two groups have this kind.
+        let is_of_operator = kind == "Helmfile" && !group.ends_with(".windlass.dev");
+        let called = if is_of_operator { format!("{kind}.{group}") } else { kind.to_owned() };
+        OwnerKind { called, namespace, name }
+    });
+    let release = OwnerKind {
+        called: "the Helm release".to_owned(),
+        namespace: "meta.helm.sh/release-namespace".to_owned(),
+        name: "meta.helm.sh/release-name".to_owned(),
+    };
+    kinds.chain([release]).collect()
+});
 
 /// The label of what Helm manages.
 pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
@@ -49,7 +70,7 @@ pub(crate) const UNOWNED: &str = "kubectl-windlass";
 
 /// Whether a label or annotation says whose an object is.
 pub(super) fn is_of_owner(key: &str, value: &Value) -> bool {
-    OWNERS.iter().any(|(_, namespace, name)| key == *namespace || key == *name)
+    OWNER_KINDS.iter().any(|kind| key == kind.namespace || key == kind.name)
         || (key == MANAGED_BY.0 && *value == MANAGED_BY.1)
 }
 
@@ -59,22 +80,18 @@ fn said<'o>(live: &'o Object, key: &str) -> Option<&'o str> {
 }
 
 /// Whether the owner that an object names in this kind of marks is another than `mine` names; none if it names none.
-fn is_other(
-    live: &Object,
-    (_, namespace, name): (&str, &str, &str),
-    mine: &[Mark],
-) -> Option<bool> {
+fn is_other(live: &Object, kind: &OwnerKind, mine: &[Mark]) -> Option<bool> {
     let is_mine = |key: &str| match said(live, key) {
         Some(value) => mine.iter().any(|it| it.key == key && it.value == value),
         None => true,
     };
-    said(live, name).map(|_| !(is_mine(name) && is_mine(namespace)))
+    said(live, &kind.name).map(|_| !(is_mine(&kind.name) && is_mine(&kind.namespace)))
 }
 
 /// Whether a definition has another owner of a kind that `mine` is of: then it has left `mine`.
 pub(super) fn is_of_another(live: &Object, mine: &[Mark]) -> bool {
     let has_kind = |name: &str| mine.iter().any(|it| it.key == name);
-    let mut kinds = OWNERS.into_iter().filter(|(_, _, name)| has_kind(name));
+    let mut kinds = OWNER_KINDS.iter().filter(|kind| has_kind(&kind.name));
     kinds.any(|kind| is_other(live, kind, mine) == Some(true))
 }
 
@@ -85,18 +102,17 @@ pub(super) fn has_any(live: &Object, mine: &[Mark]) -> bool {
 
 /// Whether a definition that was released or restored has no owner: any release or Kustomization may take it over.
 pub(crate) fn is_unowned(live: &Object) -> bool {
-    let is_marked = OWNERS.iter().any(|(_, _, name)| said(live, name).is_some());
+    let is_marked = OWNER_KINDS.iter().any(|kind| said(live, &kind.name).is_some());
     super::is_definition(live) && !is_marked && entries(live).any(|it| it["manager"] == UNOWNED)
 }
 
 /// Others who have a definition besides `mine` and a field manager.
 pub(crate) fn of(live: &Object, manager: &str, mine: &[Mark]) -> Vec<String> {
     let mut all = Vec::new();
-    for (what, namespace, name) in OWNERS {
-        if is_other(live, (what, namespace, name), mine) == Some(true) {
-            let place = said(live, namespace).unwrap_or_default();
-            all.push(format!("{what} {place}/{}", said(live, name).unwrap_or_default()));
-        }
+    for kind in OWNER_KINDS.iter().filter(|kind| is_other(live, kind, mine) == Some(true)) {
+        let place = said(live, &kind.namespace).unwrap_or_default();
+        let name = said(live, &kind.name).unwrap_or_default();
+        all.push(format!("{} {place}/{name}", kind.called));
     }
     for entry in entries(live) {
         if let Some(other) = applier(entry).filter(|it| *it != manager) {
@@ -175,6 +191,24 @@ mod tests {
     }
 
     #[test]
+    fn a_resource_of_helmfile_operator_owns_what_it_applied() {
+        let live = Object::new(
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "a.b", "labels": {"apps.mumoshu.github.io/helmfile-name": "all",
+                "apps.mumoshu.github.io/helmfile-namespace": "infra"},
+                "managedFields": [{"manager": UNOWNED, "operation": "Update"}]}}),
+        )
+        .unwrap();
+        assert_eq!(of(&live, "", &[]), ["Helmfile.apps.mumoshu.github.io infra/all"]);
+        assert!(!is_unowned(&live));
+        let mine = [
+            Mark::label("apps.mumoshu.github.io/helmfile-name", "mine"),
+            Mark::label("apps.mumoshu.github.io/helmfile-namespace", "infra"),
+        ];
+        assert!(is_of_another(&live, &mine));
+    }
+
+    #[test]
     fn what_the_next_owner_has_under_the_same_name_is_left_to_it() {
         let owned = |name: &str| {
             Object::new(
@@ -222,7 +256,11 @@ mod tests {
 
     #[test]
     fn marks_of_owners_are_told_from_others() {
-        for key in ["meta.helm.sh/release-name", "helmfile.windlass.dev/namespace"] {
+        for key in [
+            "meta.helm.sh/release-name",
+            "helmfile.windlass.dev/namespace",
+            "apps.mumoshu.github.io/helmfile-name",
+        ] {
             assert!(is_of_owner(key, &json!("x")), "{key}");
         }
         assert!(is_of_owner("app.kubernetes.io/managed-by", &json!("Helm")));
