@@ -38,9 +38,10 @@ pub(crate) fn groups(
         needed.entry(id).or_default().extend(release.needs.iter().cloned());
     }
     check(&needed)?;
+    let places_in_order: BTreeMap<&String, usize> =
+        order.iter().enumerate().map(|(at, id)| (id, at)).collect();
     let levels = levels(&order, &needed)?;
-    let mut wanted: Option<BTreeSet<String>> =
-        (!only.is_empty()).then(|| only.iter().map(Release::id).collect());
+    let mut wanted: Option<Wanted> = (!only.is_empty()).then(|| Wanted::of(only, &needed));
     let mut groups: Vec<Vec<Release>> = Vec::new();
     for level in levels.iter().rev() {
         let mut group: Vec<&String> = Vec::new();
@@ -49,33 +50,59 @@ pub(crate) fn groups(
                 group.push(id);
                 continue;
             };
-            if wanted.contains(id) {
+            if wanted.ids.contains(id) {
                 group.push(id);
                 continue;
             }
-            let dependents: Vec<&String> = wanted
-                .iter()
-                .filter(|target| needed.get(*target).is_some_and(|needs| needs.contains(id)))
-                .collect();
             match needs {
-                _ if dependents.is_empty() => {}
+                _ if !wanted.needed.contains(id) => {}
                 Needs::Skip => {}
                 Needs::Include => {
-                    wanted.insert(id.clone());
+                    wanted.add(id, &needed);
                     group.push(id);
                 }
-                Needs::Refuse => return Err(unhandled(id, &dependents)),
+                Needs::Refuse => return Err(unhandled(id, &wanted.dependents(id, &needed))),
             }
         }
-        let index = |id: &String| order.iter().position(|known| known == id);
-        group.sort_by_key(|id| index(id));
+        group.sort_by_key(|id| places_in_order.get(id).copied());
         let members = group.into_iter().filter_map(|id| places.get(id)).flatten();
         let members: Vec<Release> = members.map(|release| (*release).clone()).collect();
         if !members.is_empty() {
-            groups.insert(0, members);
+            groups.push(members);
         }
     }
+    groups.reverse();
     Ok(groups)
+}
+
+/// The releases that are wanted, and what those need.
+struct Wanted {
+    ids: BTreeSet<String>,
+    needed: BTreeSet<String>,
+}
+
+impl Wanted {
+    fn of(only: &[Release], needed: &BTreeMap<String, Vec<String>>) -> Self {
+        let mut wanted = Self { ids: BTreeSet::new(), needed: BTreeSet::new() };
+        only.iter().for_each(|release| wanted.add(&release.id(), needed));
+        wanted
+    }
+
+    fn add(&mut self, id: &str, needed: &BTreeMap<String, Vec<String>>) {
+        if self.ids.insert(id.to_owned()) {
+            self.needed.extend(needed.get(id).into_iter().flatten().cloned());
+        }
+    }
+
+    /// Those that need a release.
+    fn dependents<'w>(
+        &'w self,
+        id: &String,
+        needed: &BTreeMap<String, Vec<String>>,
+    ) -> Vec<&'w String> {
+        let needs = |of: &&String| needed.get(*of).is_some_and(|needs| needs.contains(id));
+        self.ids.iter().filter(needs).collect()
+    }
 }
 
 fn check(needed: &BTreeMap<String, Vec<String>>) -> Result<()> {
@@ -109,38 +136,58 @@ fn check(needed: &BTreeMap<String, Vec<String>>) -> Result<()> {
 
 /// The ids by the longest way to what needs nothing.
 fn levels(order: &[String], needed: &BTreeMap<String, Vec<String>>) -> Result<Vec<Vec<String>>> {
-    let mut levels: Vec<Vec<String>> = Vec::new();
-    let mut done: BTreeSet<&String> = BTreeSet::new();
-    let mut left: Vec<&String> = order.iter().collect();
-    while !left.is_empty() {
-        let is_ready = |id: &&String| {
-            needed.get(*id).is_none_or(|needs| needs.iter().all(|need| done.contains(need)))
-        };
-        let (ready, waiting): (Vec<&String>, Vec<&String>) =
-            left.iter().partition(|id| is_ready(id));
-        if ready.is_empty() {
-            return Err(cycle(&waiting, needed));
+    let mut followers: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
+    let mut open: BTreeMap<&String, usize> = BTreeMap::new();
+    for id in order {
+        let needs = needed.get(id).map(Vec::as_slice).unwrap_or_default();
+        open.insert(id, needs.len());
+        for need in needs {
+            followers.entry(need).or_default().push(id);
         }
-        levels.push(ready.iter().map(|id| (*id).clone()).collect());
-        done.extend(ready);
-        left = waiting;
+    }
+    let places: BTreeMap<&String, usize> =
+        order.iter().enumerate().map(|(at, id)| (id, at)).collect();
+    let mut levels: Vec<Vec<String>> = Vec::new();
+    let mut ready: Vec<&String> = order.iter().filter(|id| open.get(id) == Some(&0)).collect();
+    while !ready.is_empty() {
+        let mut next: Vec<&String> = Vec::new();
+        for id in &ready {
+            open.remove(id);
+            for follower in followers.remove(*id).into_iter().flatten() {
+                let Some(left) = open.get_mut(follower) else { continue };
+                *left -= 1;
+                if *left == 0 {
+                    next.push(follower);
+                }
+            }
+        }
+        levels.push(ready.into_iter().cloned().collect());
+        next.sort_by_key(|id| places.get(id).copied());
+        ready = next;
+    }
+    if !open.is_empty() {
+        let waiting: Vec<&String> = order.iter().filter(|id| open.contains_key(id)).collect();
+        return Err(cycle(&waiting, needed));
     }
     Ok(levels)
 }
 
 /// The error of ids of which each needs another one.
 fn cycle(waiting: &[&String], needed: &BTreeMap<String, Vec<String>>) -> Error {
+    let all: BTreeSet<&String> = waiting.iter().copied().collect();
     let mut path: Vec<&String> = Vec::new();
+    let mut places: BTreeMap<&String, usize> = BTreeMap::new();
     let mut current = waiting.first().copied();
     while let Some(id) = current {
-        if let Some(start) = path.iter().position(|known| *known == id) {
-            path.drain(..start);
+        if let Some(start) = places.get(id) {
+            path.drain(..*start);
             path.push(id);
             break;
         }
+        places.insert(id, path.len());
         path.push(id);
         let needs = needed.get(id);
-        current = needs.and_then(|needs| needs.iter().find(|need| waiting.contains(need)));
+        current = needs.and_then(|needs| needs.iter().find(|need| all.contains(need)));
     }
     // Each is needed by the next one, as helmfile writes it.
     path.reverse();
@@ -197,6 +244,22 @@ mod tests {
             [vec!["db", "cache"], vec!["web"]]
         );
         assert!(groups(&all, &only, Needs::Refuse).is_err());
+    }
+
+    #[test]
+    fn a_long_chain_is_put_in_order_in_time_that_grows_with_its_length() {
+        // Each pass over all that is left, for each of its members, would take hours.
+        const LENGTH: usize = 20_000;
+        let name = |at: usize| format!("r{at}");
+        let all: Vec<Release> = (0..LENGTH)
+            .map(|at| match at.checked_sub(1) {
+                None => release("r0", &[]),
+                Some(before) => release(&name(at), &[&name(before)]),
+            })
+            .collect();
+        let found = groups(&all, &all, Needs::Refuse).unwrap();
+        assert_eq!(found.len(), LENGTH);
+        assert!(found.iter().enumerate().all(|(at, group)| group[0].name == name(at)));
     }
 
     #[test]
