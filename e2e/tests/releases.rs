@@ -19,6 +19,7 @@ mod helmfile_hooks;
 mod helmfile_levels;
 mod helmfile_lifecycles;
 mod helmfile_operator;
+mod helmfile_removals;
 mod helmfile_secrets;
 mod helmfiles;
 mod hooks;

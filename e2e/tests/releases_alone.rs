@@ -10,3 +10,4 @@ mod flux;
 mod gates;
 mod lifecycle_matrix;
 mod remote;
+mod watchdog;

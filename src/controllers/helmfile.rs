@@ -2,9 +2,10 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
 //! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `fetching`, `decryption`, `files`, `values`, `charts`), the releases
-//! (`keep`, `leave`, `request`, `book`, `hooks`; `releaser`, of which it is an owner), their clusters (`places`), deletion (`finalize`).
+//! (`keep`, `order`, `leave`, `suspended`, `request`, `book`, `bounds`, `hooks`, `reapply`; `releaser`, of which it is an owner), their clusters (`places`), deletion (`finalize`).
 
 mod book;
+mod bounds;
 pub(crate) mod charts;
 mod decryption;
 mod fetching;
@@ -15,12 +16,17 @@ mod keep;
 mod leave;
 mod model;
 pub(super) mod operator;
+mod order;
 mod origin;
 mod places;
 mod plan;
+mod reapply;
 mod report;
 mod repositories;
 mod request;
+mod suspended;
+#[cfg(test)]
+mod testing;
 mod values;
 mod wish;
 
@@ -40,6 +46,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::book::Book;
+use self::bounds::fitted;
 use self::decryption::Decrypting;
 use self::fetching::{NOT_VERIFIED, Reaching};
 use self::keep::{Remembered, Silent};
@@ -48,6 +55,7 @@ use self::origin::{Fetched, Origin};
 use self::places::Places;
 use self::plan::{Inputs, Key, Planned};
 use self::repositories::Repositories;
+use self::suspended::Suspensions;
 use self::wish::{Named, Timeouts};
 use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
@@ -261,7 +269,7 @@ impl<K: Model> Applied for K {
             requested,
             rest: &end.rest,
             revision: &came.revision,
-            rows: came.book.as_ref().map(|book| book.rows()),
+            rows: came.book.as_ref().map(|book| fitted(book.rows())),
             drawn: came.plan.as_ref().map(|plan| plan.drawn.as_slice()),
             now: end.now,
         };
@@ -359,6 +367,7 @@ impl<K: Model> Session<K> {
             spec,
             places,
             timeouts,
+            suspensions: Suspensions::new(spec, self.began),
             book: &book,
             secrets,
             revision,
@@ -366,16 +375,30 @@ impl<K: Model> Session<K> {
             silent: Silent::default(),
             now: self.began,
         };
-        let mut outcomes = self.keep(&planned, &run).await?;
-        let left = self.prune(&planned, &outcomes, &run).await?;
-        outcomes.extend(left);
+        let Some(outcomes) = self.keep_and_prune(&planned, &run).await else {
+            // What was begun is known, whatever the next run has to do.
+            book.flush().await.ok();
+            return None;
+        };
         let rest = report::rest(revision, &book.rows(), &outcomes);
         // A suspension ends by itself, and nothing else tells of that.
-        let end = keep::next_end(spec, self.began);
+        let end = suspended::next_end(spec, self.began);
         let until = end.and_then(|end| Duration::try_from(end.duration_since(self.began)).ok());
         self.memory().next_end =
             until.map(|until| Instant::now() + until.min(self.interval(object, timeouts)));
         Some(ended(rest))
+    }
+
+    /// Keeps the releases of a plan, then uninstalls those that left; nothing where the Helmfile changed meanwhile.
+    async fn keep_and_prune(
+        &self,
+        planned: &Planned,
+        run: &keep::Run<'_, K>,
+    ) -> Option<keep::Outcomes> {
+        let mut outcomes = self.keep(planned, run).await?;
+        let left = self.prune(planned, &outcomes, run).await?;
+        outcomes.extend(left);
+        Some(outcomes)
     }
 
     /// The plan of the helmfile: the one that there is, unless something changed from which it is made.
@@ -418,6 +441,7 @@ impl<K: Model> Session<K> {
             variables: named.variables.clone(),
             namespace: spec.target_namespace.clone().unwrap_or_else(|| own.clone()),
             contexts: spec.kube_contexts.keys().cloned().collect(),
+            known: object.status().into_iter().flat_map(|it| &it.releases).map(Key::of).collect(),
             served,
         };
         let keys = (named.decryption.clone(), timeouts.timeout);
@@ -489,6 +513,7 @@ impl<K: Model> Session<K> {
             spec: &spec,
             places: &places,
             timeouts: &timeouts,
+            suspensions: Suspensions::new(&spec, self.began),
             book: &book,
             secrets: &secrets,
             revision: "",
@@ -497,6 +522,7 @@ impl<K: Model> Session<K> {
             now: self.began,
         };
         let Some(outcomes) = self.stop_all(&run).await else {
+            book.flush().await.ok();
             return Ok(Some(Duration::ZERO));
         };
         if outcomes.is_empty() {

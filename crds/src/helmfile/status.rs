@@ -103,5 +103,7 @@ choice! {
         Suspended = "Suspended",
         /// It left the helmfile, and is being uninstalled.
         Uninstalling = "Uninstalling",
+        /// It is in the helmfile, and selectors or its condition leave it out: it stays as it is.
+        LeftOut = "LeftOut",
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
@@ -133,6 +133,14 @@ impl Windlass {
     pub async fn readiness(&self) -> Result<(u16, String)> {
         let answer = reqwest::get(&self.health).await?;
         Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
+    /// How long it takes to answer a liveness probe.
+    pub async fn liveness(&self) -> Result<Duration> {
+        let address = self.health.replace("/readyz", "/healthz");
+        let asked = Instant::now();
+        reqwest::get(address).await?.error_for_status()?;
+        Ok(asked.elapsed())
     }
 
     async fn await_ready(&mut self) -> Result<()> {

@@ -61,7 +61,7 @@ pub use dialect::Dialect;
 pub use error::{Error, Result};
 pub use hooks::{ManifestHook, When};
 pub use operation::Operation;
-pub use plan::Plan;
+pub use plan::{Plan, ReleaseIdentity};
 pub use print::{Format, List, Printed};
 pub use remote::{Address, Fetch, Source};
 pub use render::{Chart, Options, Purpose, Rendering, Renderings, Unwanted};

@@ -10,13 +10,26 @@ use crate::place::Place;
 use crate::select::{check_duplicates, is_enabled, selected};
 use crate::settings::Settings;
 use crate::spec::Release;
-use crate::visit::Visit;
+use crate::visit::{Visit, Visited};
 use crate::world::World;
 
 /// Helmfiles in the order in which they are processed: those below a helmfile come before it.
 pub struct Plan {
     pub(crate) world: Arc<World>,
     pub(crate) helmfiles: Vec<Helmfile>,
+    /// Whether selectors left a helmfile unread.
+    pub(crate) is_partial: bool,
+}
+
+/// Which release it is, whatever else is said of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReleaseIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its namespace; empty for that of the context.
+    pub namespace: String,
+    /// Its context; empty for the current one.
+    pub kube_context: String,
 }
 
 impl Plan {
@@ -29,8 +42,30 @@ impl Plan {
     pub fn load(world: &Arc<World>, directory: &str, settings: &Settings) -> Result<Self> {
         let root = Place::root(world);
         let place = root.within(directory)?;
-        let helmfiles = Visit::all(world, settings, &place)?;
-        Ok(Self { world: Arc::clone(world), helmfiles })
+        let Visited { helmfiles, is_partial } = Visit::all(world, settings, &place)?;
+        Ok(Self { world: Arc::clone(world), helmfiles, is_partial })
+    }
+
+    /// All releases of the helmfiles that were read, also those that selectors or conditions leave out.
+    #[must_use]
+    pub fn identities(&self) -> Vec<ReleaseIdentity> {
+        let of = |helmfile: &Helmfile| -> Vec<ReleaseIdentity> {
+            let all = helmfile.spec.releases.iter();
+            all.map(|release| helmfile.identity(release)).collect()
+        };
+        self.helmfiles.iter().flat_map(of).collect()
+    }
+
+    /// Whether selectors left helmfiles unread, so that there are more releases than [`Plan::identities`].
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Whether no helmfile has the environment, so that none was read.
+    #[must_use]
+    pub fn lacks_environment(&self) -> bool {
+        self.helmfiles.is_empty()
     }
 
     /// The functions that used the time, randomness or programs while the plan was made, in order: see [`World::drawn`].

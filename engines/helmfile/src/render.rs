@@ -3,6 +3,7 @@
 //! Elsewhere: charts that are made (`chartify.rs`), running Helm's templates (whoever calls this).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helm::chart::File;
@@ -16,7 +17,7 @@ use crate::hooks::{self, ManifestHook};
 use crate::load::Helmfile;
 use crate::operation::Operation;
 use crate::place::{base, clean};
-use crate::plan::Plan;
+use crate::plan::{Plan, ReleaseIdentity};
 use crate::references;
 use crate::select::{check_duplicates, selected};
 use crate::spec::{Release, SetValue};
@@ -207,11 +208,15 @@ impl Plan {
 
 impl Helmfile {
     fn unwanted(&self, release: &Release) -> Unwanted {
-        Unwanted {
+        let ReleaseIdentity { name, namespace, kube_context } = self.identity(release);
+        Unwanted { name, namespace, kube_context, shown: normal(&self.base, self.chart(release)) }
+    }
+
+    pub(crate) fn identity(&self, release: &Release) -> ReleaseIdentity {
+        ReleaseIdentity {
             name: release.name.clone(),
             namespace: release.namespace.clone(),
             kube_context: self.kube_context(release),
-            shown: normal(&self.base, self.chart(release)),
         }
     }
 
@@ -233,15 +238,18 @@ impl Helmfile {
         }
         check_duplicates(&chosen)?;
         // Of releases of one name, only the selected one counts.
-        let ids: Vec<String> = chosen.iter().map(Release::id).collect();
+        let mut selected_of: BTreeMap<String, &Release> =
+            chosen.iter().rev().map(|release| (release.id(), release)).collect();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        all.iter().for_each(|release| *counts.entry(release.id()).or_default() += 1);
         let mut known: Vec<Release> = Vec::new();
         for release in all {
             let id = release.id();
-            let is_alone = all.iter().filter(|other| other.id() == id).count() == 1;
+            let is_alone = counts.get(&id) == Some(&1);
             if is_alone {
                 known.push(release.clone());
-            } else if ids.contains(&id) && !known.iter().any(|other| other.id() == id) {
-                known.extend(chosen.iter().find(|other| other.id() == id).cloned());
+            } else {
+                known.extend(selected_of.remove(&id).cloned());
             }
         }
         let needs = match (options.include_needs, options.skip_needs) {

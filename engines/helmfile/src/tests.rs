@@ -84,6 +84,39 @@ fn hooks_are_named_and_not_run() {
 }
 
 #[test]
+fn releases_that_selectors_or_conditions_leave_out_are_known() {
+    let files = [
+        (
+            "helmfile.yaml",
+            "environments: {default: {values: [{off: {enabled: false}}]}}\n---\nhelmfiles:\n\
+             - {path: below.yaml, selectors: [tier=front]}\nreleases:\n\
+             - {name: db, chart: ./c, namespace: n, labels: {tier: back}}\n\
+             - {name: web, chart: ./c, labels: {tier: front}}\n\
+             - {name: cache, chart: ./c, condition: off.enabled}\n",
+        ),
+        ("below.yaml", "releases:\n- {name: sub, chart: ./c, labels: {tier: back}}\n"),
+    ];
+    let loaded = |environment: &str, selectors: &[&str]| {
+        let selectors = selectors.iter().map(|it| (*it).to_owned()).collect();
+        let environment = environment.to_owned();
+        let settings = Settings { environment, selectors, ..Settings::default() };
+        Plan::load(&Arc::new(world(&files)), "/", &settings).unwrap()
+    };
+    let names = |plan: &Plan| {
+        let all = plan.identities().into_iter();
+        all.map(|it| format!("{}/{}", it.namespace, it.name)).collect::<Vec<_>>().join(" ")
+    };
+    let whole = loaded("default", &[]);
+    assert_eq!((names(&whole).as_str(), whole.is_partial()), ("/sub n/db /web /cache", false));
+    let front = loaded("default", &["tier=front"]);
+    assert_eq!((names(&front).as_str(), front.is_partial()), ("/sub n/db /web /cache", false));
+    // A helmfile in which nothing can match is not read.
+    let back = loaded("default", &["tier=back"]);
+    assert_eq!((names(&back).as_str(), back.is_partial()), ("n/db /web /cache", true));
+    assert!(loaded("prod", &[]).lacks_environment() && !whole.lacks_environment());
+}
+
+#[test]
 fn nothing_leads_out_of_the_tree() {
     let error =
         error_of("releases:\n- {name: '{{ readFile \"../../etc/passwd\" }}', chart: ./c}\n");

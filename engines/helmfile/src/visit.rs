@@ -26,6 +26,15 @@ pub(crate) struct Visit<'v> {
     pub(crate) settings: &'v Settings,
     pub(crate) found: Vec<Helmfile>,
     pub(crate) left: usize,
+    /// Whether selectors left a helmfile unread.
+    pub(crate) is_partial: bool,
+}
+
+/// All helmfiles of a plan.
+pub(crate) struct Visited {
+    pub(crate) helmfiles: Vec<Helmfile>,
+    /// Whether selectors left a helmfile unread.
+    pub(crate) is_partial: bool,
 }
 
 /// What a visit hands to the helmfiles that it finds.
@@ -41,15 +50,16 @@ impl<'v> Visit<'v> {
         world: &'v Arc<World>,
         settings: &'v Settings,
         place: &Place,
-    ) -> Result<Vec<Helmfile>> {
-        let mut visit = Self { world, settings, found: Vec::new(), left: HELMFILES };
+    ) -> Result<Visited> {
+        let mut visit =
+            Self { world, settings, found: Vec::new(), left: HELMFILES, is_partial: false };
         let values = settings.state_values_files.iter().cloned().map(Value::String).collect();
         let overrides =
             maps::of_flags(&settings.state_values_set, &settings.state_values_set_string)?;
         let given = Given { values, overrides, ..Given::default() };
         let options = Options { given, selectors: settings.selectors.clone() };
         visit.path(place, &settings.file, &options, 0)?;
-        Ok(visit.found)
+        Ok(Visited { helmfiles: visit.found, is_partial: visit.is_partial })
     }
 
     fn path(&mut self, place: &Place, path: &str, options: &Options, depth: usize) -> Result<()> {
@@ -110,6 +120,7 @@ impl<'v> Visit<'v> {
                 && !below.selectors_inherited
                 && !are_compatible(&self.settings.selectors, selectors);
             if is_excluded {
+                self.is_partial = true;
                 continue;
             }
             let options = self.options_below(&helmfile, below, &join(absolute, name), options);

@@ -8,7 +8,8 @@
 //!
 //! Here: where a run ends ([`Rest`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
 //! [`Conditions`], how often drift is corrected ([`Corrections`]), and refusals repeated ([`Retries`]), who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`],
-//! and what people ask for besides the spec: [`Windows`], [`ScheduleTimes`], [`Hold`].
+//! and what people ask for besides the spec: [`Windows`], [`ScheduleTimes`], [`Hold`]; whether something may be removed
+//! ([`RemovalGate`]).
 //! Elsewhere: the decision of each kind (its engine's plan), reading and changing a cluster,
 //! timers, events and metrics (the program).
 
@@ -25,6 +26,7 @@ mod hold;
 pub mod instant;
 mod node;
 pub mod reason;
+mod removal;
 mod rest;
 mod retries;
 mod rollback;
@@ -46,6 +48,7 @@ pub use history::{History, Snapshot};
 pub use hold::{Hold, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
 pub use node::Node;
 pub use reason::Reason;
+pub use removal::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefused};
 pub use rest::{Rest, Wake};
 pub use retries::Retries;
 pub use rollback::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback};

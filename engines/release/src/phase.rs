@@ -3,7 +3,7 @@
 //! Here: the phases, and what windows hold. Elsewhere: when a phase is reached ([`crate::plan`]), and what a HelmRelease says
 //! of windows (the program).
 
-use reconcile::{Reason, Time, reason};
+use reconcile::{Reason, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason};
 
 use crate::decide::Decision;
 use crate::journal::Action;
@@ -59,6 +59,8 @@ impl Phase {
 pub struct Gates {
     /// From when on the windows of the object are closed.
     pub closes: Option<Time>,
+    /// Why the release is removed, if it is to be removed.
+    pub removal: RemovalCause,
 }
 
 /// A phase is held.
@@ -73,12 +75,32 @@ pub struct Held {
 impl Gates {
     /// Whether a phase is held that is reached at `now`.
     ///
-    /// Windows do not hold what undoes a failure, nor the removal of a release.
+    /// Windows do not hold what undoes a failure. Removals have a gate of their own: [`Gates::permit_removal`].
     pub fn hold(&self, phase: Phase, now: Time) -> Option<Held> {
         let is_undone = |action: Action| action.is_remediation() || action.is_removal();
         let is_exempt = matches!(phase, Phase::Begin(action) if is_undone(action));
         let is_closed = self.closes.is_some_and(|at| at <= now) && !is_exempt;
         is_closed.then(|| Held { reason: reason::WINDOW_CLOSED, subject: phase.subject() })
+    }
+
+    /// Whether the removal of the release may begin at `now`: windows hold it if it was pruned, and not if its owner is deleted.
+    ///
+    /// # Errors
+    /// It is held.
+    pub fn permit_removal(&self, is_suspended: bool, now: Time) -> Result<RemovalPermit, Held> {
+        let gate = RemovalGate {
+            cause: self.removal,
+            is_owner_suspended: is_suspended,
+            is_suspended: false,
+            closes: self.closes,
+        };
+        gate.permit(now).map_err(|refused| Held {
+            reason: match refused {
+                RemovalRefused::Suspended => reason::SUSPENDED,
+                RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
+            },
+            subject: Phase::Begin(Action::Uninstall).subject(),
+        })
     }
 }
 
@@ -89,7 +111,7 @@ mod tests {
     #[test]
     fn closed_windows_hold_every_phase_but_those_that_undo_or_remove() {
         let now = Time::UNIX_EPOCH;
-        let closed = Gates { closes: Some(now) };
+        let closed = Gates { closes: Some(now), ..Gates::default() };
         let is_held = |action| closed.hold(Phase::Begin(action), now).is_some();
         let held = [Action::Install, Action::Upgrade, Action::Test].map(is_held);
         assert_eq!(held, [true; 3]);
@@ -101,10 +123,21 @@ mod tests {
     }
 
     #[test]
+    fn windows_hold_the_removal_of_what_was_pruned_and_not_that_of_a_deleted_owner() {
+        let now = Time::UNIX_EPOCH;
+        let closed = |removal| Gates { closes: Some(now), removal };
+        let held = |gates: Gates| gates.permit_removal(false, now).map_err(|held| held.subject);
+        assert_eq!(held(closed(RemovalCause::Pruned)), Err("the uninstall".to_owned()));
+        assert!(held(closed(RemovalCause::OwnerDeleted)).is_ok());
+        let open = Gates { removal: RemovalCause::Pruned, ..Gates::default() };
+        assert!(held(open).is_ok());
+    }
+
+    #[test]
     fn windows_hold_from_when_on_they_are_closed() {
         let now = Time::UNIX_EPOCH;
         let later = now.saturating_add(std::time::Duration::from_secs(1)).unwrap();
-        let closing = Gates { closes: Some(later) };
+        let closing = Gates { closes: Some(later), ..Gates::default() };
         let phase = Phase::Begin(Action::Upgrade);
         assert_eq!(closing.hold(phase, now), None);
         assert_eq!(closing.hold(phase, later).unwrap().subject, "the changed spec");

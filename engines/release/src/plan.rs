@@ -11,14 +11,14 @@ mod tests;
 use std::collections::BTreeSet;
 
 use lifecycle::{Dismissed, dismissed};
-use reconcile::{Kind, Rest, Rollback, Status as Truth, Time, Verdict, Wake, reason};
+use reconcile::{Kind, RemovalCause, Rest, Rollback, Status as Truth, Time, Verdict, Wake, reason};
 
 use crate::account;
 use crate::decide::{Decision, Drift, State, StateError, decide, state};
 use crate::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
 use crate::journal::{Action, Journal};
 use crate::operation::{self, Live, Next, Outcome, Removal, Task, Write};
-use crate::phase::Phase;
+use crate::phase::{Gates, Held, Phase};
 use crate::record::{Record, Status as Life};
 use crate::revisions::{Revision, Revisions};
 use crate::settings::{Desired, DriftMode};
@@ -280,8 +280,12 @@ impl Run<'_> {
     /// Where a run rests whose next phase is held by a gate.
     fn held(&self, phase: Phase) -> Option<Verdict<Step>> {
         let held = self.desired.gates.hold(phase, self.observed.now)?;
+        Some(self.resting_held(held))
+    }
+
+    fn resting_held(&self, held: Held) -> Verdict<Step> {
         let wake = Wake::at(self.later(self.desired.interval));
-        Some(Verdict::Rest(Rest::Blocked(held.reason, held.subject, wake)))
+        Verdict::Rest(Rest::Blocked(held.reason, held.subject, wake))
     }
 
     /// Writes the status and what follows from it.
@@ -418,8 +422,7 @@ impl Run<'_> {
                 return self.failed(status::UNINSTALL_FAILED, text);
             }
             let unknown = self.unless_known(Action::Uninstall);
-            return unknown
-                .unwrap_or_else(|| self.begin_on(Action::Uninstall, &last.record, status));
+            return unknown.unwrap_or_else(|| self.begin_removal(&last.record, changed));
         }
         match changed {
             Some(_) => Verdict::Act(vec![self.tell(Report::of(account::forgotten(status)))]),
@@ -430,6 +433,18 @@ impl Run<'_> {
                 );
                 Verdict::Rest(Rest::Settled(status::UNINSTALL_SUCCEEDED, text))
             }
+        }
+    }
+
+    /// The removal of a release begins, if nothing holds it.
+    fn begin_removal(&self, last: &Record, changed: Option<TargetChange>) -> Verdict<Step> {
+        let Desired { gates, suspended, .. } = self.desired;
+        // That another release takes its place was asked about as a phase of its own.
+        let removal = if changed.is_some() { RemovalCause::Pruned } else { gates.removal };
+        let gates = Gates { removal, ..*gates };
+        match gates.permit_removal(*suspended, self.observed.now) {
+            Ok(permit) => self.begin_uninstall(permit, last, &self.observed.status),
+            Err(held) => self.resting_held(held),
         }
     }
 

@@ -52,7 +52,7 @@ impl Session {
             Some(WindowState::Open { until, .. }) => until,
             Some(WindowState::Closed { .. } | WindowState::Invalid { .. }) => Some(Time::MIN),
         };
-        Gates { closes }
+        Gates { closes, ..Gates::default() }
     }
 
     /// Whether an operation is under way, as the journal beside the newest record says: its run may have been lost. It is

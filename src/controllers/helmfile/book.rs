@@ -18,6 +18,7 @@ use reconcile::{Node, Rest, Wake};
 use release::status::{self as words, Report, Status};
 use release::{Desired, Journal, Record};
 
+use super::bounds::fitted;
 use super::hooks::{Ended, Hooks};
 use super::model::{self, Model};
 use super::plan::Key;
@@ -151,7 +152,7 @@ impl<K: Model> Book<K> {
             (pages.object.clone(), pages.rows.clone(), events, pages.changed)
         };
         let before = status_of(&*object);
-        let after = HelmfileStatus { releases: rows, ..before.clone() };
+        let after = HelmfileStatus { releases: fitted(rows), ..before.clone() };
         let written = self.latest.write_status(&self.context, &object, &before, &after).await;
         let failed = |error: ClusterError| {
             let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(reconcile::Time::MAX);
@@ -283,9 +284,10 @@ impl<K: Model> Owner for ReleaseOwner<K> {
             row.status = kept;
             if let Some(text) = progress {
                 row.message = Some(text);
-                if row.state != ReleaseState::Uninstalling {
-                    row.state = ReleaseState::Progressing;
-                }
+                row.state = match desired.deleted {
+                    true => ReleaseState::Uninstalling,
+                    false => ReleaseState::Progressing,
+                };
             }
         });
         told.events
@@ -353,7 +355,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         permit: &RunPermit,
         desired: &Desired,
     ) -> Result<Option<String>, Rest> {
-        Ok(match self.apply_hooks(&[When::Before], (target, permit), desired).await? {
+        Ok(match self.apply_hooks(&[When::Before], (target, permit), desired, &[]).await? {
             Ended::Refused(text) => Some(text),
             // The machine asks by itself whether it goes on.
             Ended::Overtaken => None,

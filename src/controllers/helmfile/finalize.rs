@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crds::helmfile::ReleaseState;
 use objects::Masking;
+use reconcile::RemovalCause;
 
 use super::book::Book;
 use super::keep::{Run, Silent};
+use super::leave::Why;
 use super::model::Model;
 use super::places::of_rows;
 use super::plan::Key;
+use super::suspended::Suspensions;
 use super::wish::{self, Timeouts};
 use super::{Came, Ended, Session, report};
 use crate::cluster::ClusterError;
@@ -27,7 +31,6 @@ impl<K: Model> Session<K> {
             return Ok(Leaving::Done(object.clone()));
         }
         let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
-        let all: Vec<Key> = rows.iter().map(Key::of).collect();
         let in_use = of_rows(rows);
         let (places, gone) = self.finalize_places(object, &spec, &in_use).await?;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
@@ -37,6 +40,7 @@ impl<K: Model> Session<K> {
             spec: &spec,
             places: &places,
             timeouts: &timeouts,
+            suspensions: Suspensions::new(&spec, self.began),
             book: &book,
             secrets: &secrets,
             revision: "",
@@ -45,18 +49,25 @@ impl<K: Model> Session<K> {
             now: self.began,
         };
         let mut leaving = Vec::new();
-        for key in all {
-            match gone.get(&key.context) {
-                None => leaving.push(key),
-                // Told with the write that removes the row, so that it is told once.
-                Some(missing) => {
-                    book.remove(&key);
-                    self.forget(&key);
-                    book.tell(left(&key, missing));
+        for row in rows {
+            let key = Key::of(row);
+            let permitted = self.permit_removal(&run, row, RemovalCause::OwnerDeleted);
+            // Told with the write that removes the row, so that it is told once.
+            let event = match (gone.get(&key.context), permitted) {
+                _ if row.state == ReleaseState::LeftOut => None,
+                (Some(missing), _) => Some(left(&key, missing)),
+                (None, Err(_)) => Some(given_up(&key, &Why::Suspended)),
+                (None, Ok(removal)) => {
+                    leaving.push(removal);
+                    continue;
                 }
-            }
+            };
+            book.remove(&key);
+            self.forget(&key);
+            event.into_iter().for_each(|event| book.tell(event));
         }
         let Some(outcomes) = self.uninstall(&leaving, &run).await else {
+            book.flush().await.ok();
             return Ok(Leaving::Anew);
         };
         if outcomes.is_empty() {
@@ -92,20 +103,12 @@ fn left(key: &Key, missing: &str) -> Event {
     Event { message, ..left_behind(missing) }
 }
 
-/// The event of a release that was removed from the helmfile and is not uninstalled. `is_reached`: its cluster can be used;
-/// `kept`: the planned release with the same records.
-pub(super) fn given_up(key: &Key, kept: Option<&Key>, is_reached: bool) -> Event {
-    let why = match (kept, is_reached) {
-        (Some(kept), _) => format!("it is {kept}: both contexts name one cluster"),
-        (None, true) => "spec.prune is not set".to_owned(),
-        (None, false) => "spec.kubeContexts no longer names its cluster".to_owned(),
-    };
+/// The event of a release that is not uninstalled and stays in the cluster.
+pub(super) fn given_up(key: &Key, why: &Why) -> Event {
     Event {
         severity: Severity::Info,
         reason: "ReleaseLeft".to_owned(),
-        message: format!(
-            "release {key} is no longer in the helmfile and stays in the cluster, because {why}"
-        ),
+        message: format!("release {key} is left as it is: {why}"),
         metadata: BTreeMap::new(),
     }
 }

@@ -12,6 +12,7 @@ use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, ReleaseAuditSpec,
 };
 use helmfile::{ManifestHook, When};
+use lifecycle::Answer;
 use objects::Object;
 use reconcile::{Rest, Time, Wake, format_duration};
 use release::Desired;
@@ -83,7 +84,7 @@ pub(super) enum Ended {
 }
 
 impl<K: Model> ReleaseOwner<K> {
-    /// Applies what the hooks of some moments name, in order.
+    /// Applies what the hooks of some moments name, in order, which lifecycles have let begin with these answers.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -92,6 +93,7 @@ impl<K: Model> ReleaseOwner<K> {
         moments: &[When],
         (target, permit): (&Target, &RunPermit),
         desired: &Desired,
+        answers: &[Answer],
     ) -> Result<Ended, Rest> {
         let is_due = |hook: &ManifestHook| moments.contains(&hook.when);
         if !self.hooks.all.iter().any(is_due) {
@@ -111,9 +113,16 @@ impl<K: Model> ReleaseOwner<K> {
         // A process may have applied all of it, and ended before it wrote the audit. What precedes an operation that another
         // process has begun was audited by that one.
         if self.follows(moments) || moments == [When::Before] || !changes.is_empty() {
-            self.audit_hooks(moments, (started, &ended), changes, desired).await;
+            self.audit_hooks(moments, (started, &ended), (changes, answers), desired).await;
         }
         ended
+    }
+
+    /// Audits that a lifecycle did not let hooks be applied on which no operation begins.
+    pub(super) async fn audit_refused(&self, why: &str, answers: Vec<Answer>, desired: &Desired) {
+        let (ended, now) = (Ok(Ended::Refused(why.to_owned())), jiff::Timestamp::now());
+        let changes = (Vec::new(), answers.as_slice());
+        self.audit_hooks(&[When::Before, When::After], (now, &ended), changes, desired).await;
     }
 
     /// Whether something is due that follows an operation.
@@ -126,7 +135,7 @@ impl<K: Model> ReleaseOwner<K> {
         &self,
         moments: &[When],
         (started, ended): (Time, &Result<Ended, Rest>),
-        changes: Vec<Changed>,
+        (changes, answers): (Vec<Changed>, &[Answer]),
         desired: &Desired,
     ) {
         let (object, now) = (self.book.object(), jiff::Timestamp::now());
@@ -163,6 +172,7 @@ impl<K: Model> ReleaseOwner<K> {
                 ..AuditState::default()
             }),
             changes: audit::listed(changes, is_partial, &self.secrets),
+            lifecycles: answers.iter().cloned().map(audit::answer).collect(),
             outcome,
             message,
             started: when(started),

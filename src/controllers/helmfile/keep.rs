@@ -1,48 +1,46 @@
-//! Keeping the releases of a plan: which of them may be operated on now, many at a time.
+//! Keeping the releases of a plan, many at a time.
 //!
-//! Elsewhere: those that left (`leave.rs`), one release (`releaser`), what is asked of it (`request.rs`), what is said of it (`book.rs`).
+//! Elsewhere: their order (`order.rs`), those that left (`leave.rs`) or are suspended (`suspended.rs`), one release (`releaser`),
+//! what is asked of it (`request.rs`), its hooks (`reapply.rs`, `hooks.rs`), what is said of it (`book.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crds::helm::HelmRelease;
-use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
-use helmfile::When;
+use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest, Time, Wake, WindowState};
+use reconcile::{Node, RemovalPermit, Rest, Time, Wake, WindowState};
 use release::phase::Gates;
 use release::{Desired, Origin};
 
 use super::book::{Book, ReleaseOwner};
-use super::hooks::Ended;
 use super::model::Model;
+use super::order::{Order, Passed, Turns, in_turn};
 use super::places::{Id, Places};
 use super::plan::{Key, Planned, PlannedRelease};
-use super::report::{RELEASE_FAILED, is_under_way};
+use super::reapply::Reapplied;
+use super::report::{Several, is_under_way};
+use super::suspended::Suspensions;
 use super::wish::Timeouts;
 use super::{Session, request};
 use crate::controllers::helm_release::{report, status, wish};
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::postrender::PostRenderers;
 use crate::controllers::releaser::{Wish, drive};
-use crate::controllers::target::{APPLYING_AT_ONCE, Target};
+use crate::controllers::target::Target;
 use crate::controllers::{helm_release, lifecycle, marks, window};
 use objects::Masking;
-
-/// How many releases of one Helmfile are operated on at a time in a cluster, which no other waits for: what is applied at the
-/// same moment is what its permits allow.
-const AT_ONCE: usize = APPLYING_AT_ONCE;
 
 /// What is remembered of a release between runs. Its objects are watched as long.
 pub(super) struct Remembered {
     pub(super) drive: drive::Memory,
     last: Mutex<Option<Last>>,
     /// Whether hooks before an operation were applied since the release was last as the helmfile says.
-    has_begun: AtomicBool,
+    pub(super) has_begun: AtomicBool,
+    /// The attempt in which hooks were applied on which no operation began.
+    applied: Mutex<Option<String>>,
     target: Arc<Target>,
     node: Node,
 }
@@ -70,6 +68,32 @@ impl Remembered {
     fn set_last(&self, last: Option<Last>) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
+
+    /// What the release was left as does not hold any more.
+    pub(super) fn changes(&self) {
+        self.set_last(None);
+    }
+
+    /// Whether an attempt applied hooks on which no operation began.
+    pub(super) fn has_applied(&self, attempt: &str) -> bool {
+        let applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        applied.as_deref() == Some(attempt)
+    }
+
+    pub(super) fn set_applied(&self, attempt: &str) {
+        let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        *applied = Some(attempt.to_owned());
+    }
+
+    /// Where it is.
+    pub(super) fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
+    /// The node under which its objects are watched.
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
 }
 
 /// How far a release came.
@@ -80,7 +104,7 @@ pub(super) enum Outcome {
     /// It rests, and is not yet so.
     Rests(Rest),
     /// What it needs is not there.
-    Waits(Vec<Key>),
+    Waits,
     /// It is suspended by itself, and is there as the helmfile said once or is not.
     Suspended {
         /// Whether it was kept before.
@@ -93,6 +117,22 @@ impl Outcome {
     pub(super) fn is_kept(&self) -> bool {
         matches!(self, Self::Kept | Self::Suspended { .. })
     }
+
+    /// Whether those that need the release may go on. One that is suspended is as good as it was when it was suspended.
+    fn is_there(&self) -> bool {
+        matches!(self, Self::Kept | Self::Suspended { is_there: true })
+    }
+}
+
+/// What is wanted of a release.
+#[derive(Clone, Copy)]
+pub(super) enum Asked<'p> {
+    /// That it is as a plan says.
+    Kept(&'p PlannedRelease),
+    /// That what is under way on it comes to a place at which nothing is half done.
+    Stopped,
+    /// That it is uninstalled, which was permitted.
+    Removed(RemovalPermit),
 }
 
 /// What keeping all of them came to; nothing where the Helmfile changed meanwhile.
@@ -106,6 +146,8 @@ pub(super) struct Run<'r, K: Model> {
     /// The clusters of releases.
     pub(super) places: &'r Places,
     pub(super) timeouts: &'r Timeouts,
+    /// Its releases that are suspended by themselves.
+    pub(super) suspensions: Suspensions<'r>,
     pub(super) book: &'r Arc<Book<K>>,
     pub(super) secrets: &'r Masking,
     /// The revision of the source; empty where nothing of it is wished for.
@@ -133,46 +175,6 @@ impl Silent {
     }
 }
 
-/// How many releases are operated on now, by cluster ([`Places::id`]).
-#[derive(Default)]
-pub(super) struct Slots<'p>(BTreeMap<Id<'p>, usize>);
-
-impl<'p> Slots<'p> {
-    /// Takes a slot of a cluster; tells whether there was one.
-    pub(super) fn take(&mut self, place: Id<'p>) -> bool {
-        let taken = self.0.entry(place).or_default();
-        let is_free = *taken < AT_ONCE;
-        *taken += usize::from(is_free);
-        is_free
-    }
-
-    fn give_back(&mut self, place: Id<'p>) {
-        if let Some(taken) = self.0.get_mut(&place) {
-            *taken -= 1;
-        }
-    }
-}
-
-/// Whether a release is suspended by itself, and by which entry.
-pub(super) fn suspension<'s>(
-    spec: &'s HelmfileSpec,
-    key: &Key,
-    now: Time,
-) -> Option<&'s SuspendedRelease> {
-    spec.suspended_releases.iter().find(|entry| {
-        entry.name == key.name
-            && entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
-            && entry.kube_context.as_ref().is_none_or(|context| *context == key.context)
-            && entry.until.as_ref().is_none_or(|until| until.0 > now)
-    })
-}
-
-/// When the next suspension of a release ends.
-pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
-    let ends = spec.suspended_releases.iter().filter_map(|entry| Some(entry.until.as_ref()?.0));
-    ends.filter(|end| *end > now).min()
-}
-
 impl<K: Model> Session<K> {
     /// The node of a release, under which its objects are watched.
     pub(super) fn part(&self, key: &Key) -> Node {
@@ -192,6 +194,7 @@ impl<K: Model> Session<K> {
             drive: drive::Memory::default(),
             last: Mutex::default(),
             has_begun: AtomicBool::new(false),
+            applied: Mutex::default(),
             target: target.clone(),
             node: self.part(key),
         });
@@ -213,72 +216,26 @@ impl<K: Model> Session<K> {
     /// Puts the releases of a plan into the status before anything is done for them; those that left come last.
     pub(super) fn enter(&self, planned: &Planned, book: &Book<K>) {
         let known = book.rows();
+        let mut places: BTreeMap<Key, usize> =
+            known.iter().enumerate().map(|(at, row)| (Key::of(row), at)).collect();
+        let mut known: Vec<Option<ReleaseRow>> = known.into_iter().map(Some).collect();
         let mut rows = Vec::with_capacity(planned.releases.len());
         for release in &planned.releases {
-            let of_it = known.iter().find(|row| release.key.is_of(row));
-            let new = || ReleaseRow {
-                kube_context: release.key.context.clone(),
-                name: release.key.name.clone(),
-                namespace: release.key.namespace.clone(),
-                ..ReleaseRow::default()
-            };
-            let mut row = of_it.cloned().unwrap_or_else(new);
-            row.needs = release.needs.iter().map(Key::to_string).collect();
-            rows.push(row);
+            let of_it = places.remove(&release.key).and_then(|at| known.get_mut(at)?.take());
+            rows.push(planned_row(release, of_it));
         }
-        let is_planned = |row: &ReleaseRow| planned.releases.iter().any(|it| it.key.is_of(row));
-        let left: Vec<_> = known.iter().filter(|row| !is_planned(row)).cloned().collect();
-        rows.extend(left);
+        rows.extend(known.into_iter().flatten());
         book.set_rows(rows);
     }
 
     /// Keeps all releases of a plan; nothing where the Helmfile changed meanwhile.
     pub(super) async fn keep(&self, planned: &Planned, run: &Run<'_, K>) -> Option<Outcomes> {
-        let (mut outcomes, mut slots) = (Outcomes::new(), Slots::default());
-        let mut left: Vec<&PlannedRelease> = planned.releases.iter().collect();
-        let mut under_way = FuturesUnordered::new();
-        loop {
-            let mut waiting = Vec::new();
-            for release in left {
-                let needs = planned.needs_of(release);
-                if needs.iter().any(|need| !outcomes.contains_key(*need)) {
-                    waiting.push(release);
-                    continue;
-                }
-                let missing = missing(&needs, &outcomes);
-                let is_under_way = self.is_known_under_way(&release.key);
-                if missing.is_empty() || is_under_way {
-                    match slots.take(run.places.id(&release.key)) {
-                        true => under_way.push(async move {
-                            (release, self.keep_one(release, planned, run).await)
-                        }),
-                        false => waiting.push(release),
-                    }
-                } else {
-                    let names: Vec<String> = missing.iter().map(Key::to_string).collect();
-                    run.book.update(&release.key, |row| {
-                        row.state = ReleaseState::Waiting;
-                        row.message = Some(format!("waiting for {}", names.join(", ")));
-                    });
-                    outcomes.insert(release.key.clone(), Outcome::Waits(missing));
-                }
-            }
-            left = waiting;
-            match under_way.next().await {
-                Some((release, outcome)) => {
-                    slots.give_back(run.places.id(&release.key));
-                    outcomes.insert(release.key.clone(), outcome?);
-                }
-                None => {
-                    // The plan rejected cycles, so nothing is left.
-                    let waits = |release: &PlannedRelease| {
-                        (release.key.clone(), Outcome::Waits(release.needs.clone()))
-                    };
-                    outcomes.extend(left.into_iter().map(waits));
-                    return Some(outcomes);
-                }
-            }
-        }
+        let keeping = Keeping { session: self, planned, run, noted: Mutex::default() };
+        let left = in_turn(Order::of_plan(planned), &keeping).await?;
+        // The plan rejected cycles, so nothing is left.
+        left.into_iter().for_each(|release| keeping.note(release, Outcome::Waits));
+        let noted = keeping.noted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Some(noted.outcomes)
     }
 
     /// A release rests for a reason that no operation gave.
@@ -288,6 +245,7 @@ impl<K: Model> Session<K> {
             if !is_under_way(row) {
                 row.state = match rest {
                     Rest::Blocked(..) => ReleaseState::Waiting,
+                    Rest::Running(..) => ReleaseState::Progressing,
                     _ => ReleaseState::Failed,
                 };
             }
@@ -328,13 +286,13 @@ impl<K: Model> Session<K> {
         {
             return Some(outcome);
         }
-        if let Some(entry) = suspension(run.spec, key, run.now) {
+        if let Some(entry) = run.suspensions.of(key) {
             return self.suspend_one(key, spec, entry, &remembered, run).await;
         }
         if let Some(rest) = run.silent.at(target) {
             return Some(self.rests(run, key, rest));
         }
-        let made = self.wish(run, key, spec, Some(planned), row.as_ref(), (false, false));
+        let made = self.wish(run, key, spec, Asked::Kept(planned), row.as_ref());
         let (wish, made) = match made {
             Ok(made) => made,
             Err(rest) => return Some(self.rests(run, key, rest)),
@@ -347,13 +305,13 @@ impl<K: Model> Session<K> {
         };
         let owner = Arc::new(owner);
         let mut rest = self.drive(run, &owner, &wish, &remembered).await?;
-        let is_new = row.and_then(|row| row.digest).is_none_or(|known| known != digest);
-        if is_new
-            && rest.is_settled()
-            && let Err(held) = self.apply_hooks(&owner, &wish, &remembered, run).await?
-        {
-            self.rests(run, key, held.clone());
-            rest = held;
+        let known = row.and_then(|row| row.digest);
+        if rest.is_settled() {
+            let again = Reapplied { digest: &digest, known: known.as_deref() };
+            if let Err(held) = self.reapply(&owner, &wish, &remembered, again, run).await? {
+                self.rests(run, key, held.clone());
+                rest = held;
+            }
         }
         let settled = rest.is_settled();
         let version = &planned.chart.chart.metadata;
@@ -364,44 +322,12 @@ impl<K: Model> Session<K> {
                 row.chart = Some(chart);
             }
         });
+        if settled && let Err(rest) = self.end_reapplied(key, run).await {
+            return Some(self.rests(run, key, rest));
+        }
         let generation = run.object.meta().generation;
         remembered.set_last(Some(Last { digest, generation, rest: rest.clone() }));
         Some(if settled { Outcome::Kept } else { Outcome::Rests(rest) })
-    }
-
-    /// A release that is suspended by itself: an operation that is under way stops where nothing is half done.
-    async fn suspend_one(
-        &self,
-        key: &Key,
-        spec: crds::helm::HelmReleaseSpec,
-        entry: &SuspendedRelease,
-        remembered: &Remembered,
-        run: &Run<'_, K>,
-    ) -> Option<Outcome> {
-        let row = run.book.row(key);
-        let is_progressing = |row: &ReleaseRow| row.state == ReleaseState::Progressing;
-        let is_under_way = remembered.drive.under_way() == Some(true);
-        let is_progressing = row.as_ref().is_some_and(is_progressing);
-        if is_under_way || is_progressing || request::rolls_back(&**run.object, key, row.as_ref()) {
-            let made = self.wish(run, key, spec, None, row.as_ref(), (true, false));
-            let (wish, made) = match made {
-                Ok(made) => made,
-                Err(rest) => return Some(self.rests(run, key, rest)),
-            };
-            let owner = Arc::new(self.owner(run, key, made));
-            let rest = self.drive(run, &owner, &wish, remembered).await?;
-            if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED) {
-                return Some(Outcome::Rests(rest));
-            }
-        }
-        remembered.target.watcher().release_objects(&remembered.node);
-        remembered.set_last(None);
-        run.book.update(key, |row| {
-            row.state = ReleaseState::Suspended;
-            row.message = Some(told(entry));
-        });
-        let is_there = row.is_some_and(|row| row.digest.is_some());
-        Some(Outcome::Suspended { is_there })
     }
 
     /// How a release was left, if nothing can have changed since.
@@ -426,17 +352,22 @@ impl<K: Model> Session<K> {
         }
     }
 
-    /// What is wished for a release: of a plan, or that it stops or goes.
+    /// What is wished for a release.
     pub(super) fn wish(
         &self,
         run: &Run<'_, K>,
         key: &Key,
         spec: crds::helm::HelmReleaseSpec,
-        planned: Option<&PlannedRelease>,
+        asked: Asked<'_>,
         row: Option<&ReleaseRow>,
-        (is_suspended, is_leaving): (bool, bool),
     ) -> Result<(Arc<Wish>, HelmRelease), Rest> {
-        let object = request::as_helm_release(&**run.object, key, spec, row, is_leaving);
+        let (planned, permit) = match asked {
+            Asked::Kept(planned) => (Some(planned), None),
+            Asked::Stopped => (None, None),
+            Asked::Removed(permit) => (None, Some(permit)),
+        };
+        let is_suspended = matches!(asked, Asked::Stopped);
+        let object = request::as_helm_release(&**run.object, key, spec, row, permit);
         let (timeouts, ignore) = request::checked(&object)?;
         let settings = &self.context.settings;
         let parts = match planned {
@@ -457,7 +388,10 @@ impl<K: Model> Session<K> {
         let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
         let wish = Wish {
             desired: Desired {
-                gates: self.gates(run.object),
+                gates: Gates {
+                    removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
+                    ..self.gates(run.object)
+                },
                 lifecycles: lifecycle::holding(&self.context, &**run.object),
                 origin,
                 kube_context: key.context.clone(),
@@ -520,131 +454,174 @@ impl<K: Model> Session<K> {
         run.book.update(key, |row| {
             row.status = request::kept(&said.after);
             row.revision = revision;
-            let is_leaving = row.state == ReleaseState::Uninstalling;
-            let text = Some(wish.masked(driven.rest.text()));
+            let text = Some(wish.masked(&told(&driven.rest)));
             (row.state, row.message) = match &driven.rest {
-                _ if is_leaving => (row.state, text),
+                Rest::Blocked(..) => (ReleaseState::Waiting, text),
+                _ if wish.desired.deleted => (ReleaseState::Uninstalling, text),
                 Rest::Settled(..) => (ReleaseState::Ready, None),
                 Rest::Running(..) => (ReleaseState::Progressing, text),
-                Rest::Blocked(..) => (ReleaseState::Waiting, text),
                 Rest::Failed(..) | Rest::Stalled(..) => (ReleaseState::Failed, text),
             };
         });
         Some(driven.rest)
     }
 
-    /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, which there
-    /// need not have been. Nothing where the Helmfile changed meanwhile.
-    async fn apply_hooks(
-        &self,
-        owner: &ReleaseOwner<K>,
-        wish: &Wish,
-        remembered: &Remembered,
-        run: &Run<'_, K>,
-    ) -> Option<Result<(), Rest>> {
-        if owner.hooks.all.is_empty() {
-            return Some(Ok(()));
-        }
-        if self.is_closed(run.object) {
-            let again = Wake::at(self.in_future(run.timeouts.interval));
-            let text = "manifests of hooks wait until a window opens".to_owned();
-            return Some(Err(Rest::Blocked(reconcile::reason::WINDOW_CLOSED, text, again)));
-        }
-        // Known until the process ends: after that, they are applied once more.
-        let moments = match remembered.has_begun.load(Ordering::Relaxed) {
-            true => [When::After].as_slice(),
-            false => &[When::Before, When::After],
-        };
-        let target = &remembered.target;
-        let permit = target.applying().run_permit(&self.node.namespace).await;
-        match owner.apply_hooks(moments, (target, &permit), &wish.desired).await {
-            Ok(Ended::Applied) => {
-                remembered.has_begun.store(false, Ordering::Relaxed);
-                Some(Ok(()))
-            }
-            Ok(Ended::Refused(text)) => {
-                let again = self.in_future(run.timeouts.retry);
-                Some(Err(Rest::Failed(RELEASE_FAILED, text, Wake::at(again))))
-            }
-            Ok(Ended::Overtaken) => None,
-            Err(rest) => Some(Err(rest)),
-        }
-    }
-
     /// Whether the windows of the object are closed now.
-    fn is_closed(&self, object: &K) -> bool {
+    pub(super) fn is_closed(&self, object: &K) -> bool {
         self.gates(object).closes.is_some_and(|at| at <= jiff::Timestamp::now())
     }
 
     /// What holds releases at their phases: windows.
-    fn gates(&self, object: &K) -> Gates {
+    pub(super) fn gates(&self, object: &K) -> Gates {
         let closes = match window::state(object, self.began) {
             None => None,
             Some(WindowState::Open { until, .. }) => until,
             Some(WindowState::Closed { .. } | WindowState::Invalid { .. }) => Some(Time::MIN),
         };
-        Gates { closes }
+        Gates { closes, ..Gates::default() }
     }
 }
 
-/// What a release needs that is not there yet.
-fn missing(needs: &[&Key], outcomes: &Outcomes) -> Vec<Key> {
-    let is_there = |need: &&&Key| {
-        // One that is suspended is as good as it was when it was suspended.
-        matches!(
-            outcomes.get(**need),
-            Some(Outcome::Kept | Outcome::Suspended { is_there: true }) | None
-        )
+/// The row of a release that is planned, with what is known of it.
+fn planned_row(release: &PlannedRelease, known: Option<ReleaseRow>) -> ReleaseRow {
+    let new = || ReleaseRow {
+        kube_context: release.key.context.clone(),
+        name: release.key.name.clone(),
+        namespace: release.key.namespace.clone(),
+        ..ReleaseRow::default()
     };
-    needs.iter().filter(|need| !is_there(need)).map(|need| Key::clone(need)).collect()
+    let mut row = known.unwrap_or_else(new);
+    row.needs = release.needs.iter().map(Key::to_string).collect();
+    // It is in the helmfile again: what was begun comes to its end, and then it is installed.
+    row.state = match row.state {
+        ReleaseState::Uninstalling => ReleaseState::Progressing,
+        ReleaseState::LeftOut => ReleaseState::Pending,
+        state => state,
+    };
+    row
 }
 
-/// How the suspension of a release is told.
-fn told(entry: &SuspendedRelease) -> String {
-    let mut text = "suspended by spec.suspendedReleases".to_owned();
-    if let Some(until) = &entry.until {
-        text.push_str(&format!(" until {}", until.0.strftime("%Y-%m-%dT%H:%M:%SZ")));
+/// How a rest is told in a row.
+fn told(rest: &Rest) -> String {
+    match rest {
+        Rest::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
+            format!("{what} waits until a window opens")
+        }
+        rest => rest.text().to_owned(),
     }
-    if let Some(reason) = &entry.reason {
-        text.push_str(&format!(": {reason}"));
+}
+
+/// The releases of a plan while they have their turns.
+struct Keeping<'k, K: Model> {
+    session: &'k Session<K>,
+    planned: &'k Planned,
+    run: &'k Run<'k, K>,
+    noted: Mutex<Noted>,
+}
+
+/// How far releases came.
+#[derive(Default)]
+struct Noted {
+    outcomes: Outcomes,
+    /// Those that are not there, by their helmfile: all releases of later ones wait for them.
+    absent: BTreeMap<usize, Several>,
+}
+
+impl Noted {
+    fn note(&mut self, release: &PlannedRelease, outcome: Outcome) {
+        if !outcome.is_there() {
+            self.absent.entry(release.helmfile).or_default().push(&release.key);
+        }
+        self.outcomes.insert(release.key.clone(), outcome);
     }
-    text
+
+    /// What a release waits for that is not there.
+    fn missing(&self, release: &PlannedRelease) -> Several {
+        let mut missing = Several::default();
+        let is_there = |need: &Key| self.outcomes.get(need).is_none_or(Outcome::is_there);
+        let needs = release.needs.iter().filter(|need| !is_there(need));
+        needs.for_each(|need| missing.push(need));
+        let before = self.absent.range(..release.helmfile);
+        before.for_each(|(_, absent)| missing.extend(absent));
+        missing
+    }
+}
+
+impl<K: Model> Keeping<'_, K> {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, release: usize, outcome: Outcome) {
+        self.noted().note(&self.planned.releases[release], outcome);
+    }
+}
+
+impl<K: Model> Turns for Keeping<'_, K> {
+    fn place(&self, release: usize) -> Id<'_> {
+        self.run.places.id(&self.planned.releases[release].key)
+    }
+
+    fn is_due(&self, release: usize) -> bool {
+        let key = &self.planned.releases[release].key;
+        let missing = self.noted().missing(&self.planned.releases[release]);
+        if missing.is_empty() || self.session.is_known_under_way(key) {
+            return true;
+        }
+        self.run.book.update(key, |row| {
+            row.state = ReleaseState::Waiting;
+            row.message = Some(format!("waiting for {missing}"));
+        });
+        self.note(release, Outcome::Waits);
+        false
+    }
+
+    async fn turn(&self, release: usize) -> Passed {
+        let planned = &self.planned.releases[release];
+        match self.session.keep_one(planned, self.planned, self.run).await {
+            Some(outcome) => {
+                self.note(release, outcome);
+                Passed::On
+            }
+            None => Passed::Overtaken,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::release;
     use super::*;
 
     #[test]
-    fn releases_of_a_cluster_take_the_slots_of_no_other() {
-        let mut slots = Slots::default();
-        let taken = (0..100).filter(|_| slots.take(Id::Place("dead"))).count();
-        assert_eq!(taken, AT_ONCE);
-        assert!(slots.take(Id::Context("dead")));
-        slots.give_back(Id::Place("dead"));
-        assert!(slots.take(Id::Place("dead")) && !slots.take(Id::Place("dead")));
+    fn few_of_many_releases_that_are_not_there_are_named() {
+        let mut noted = Noted::default();
+        for at in 0..600 {
+            let rest = Rest::Failed(
+                reconcile::reason::RECONCILIATION_FAILED,
+                String::new(),
+                Wake::default(),
+            );
+            noted.note(&release(&format!("a{at}"), 0, &[]), Outcome::Rests(rest));
+        }
+        noted.note(&release("b", 1, &[]), Outcome::Kept);
+        noted.note(&release("c", 2, &[]), Outcome::Waits);
+        let missing =
+            |helmfile, needs: &[&str]| noted.missing(&release("web", helmfile, needs)).to_string();
+        assert_eq!(missing(1, &["b"]), "n/a0, n/a1, n/a2 and 597 more");
+        assert_eq!(missing(2, &["c", "b"]), "n/c, n/a0, n/a1 and 598 more");
+        assert_eq!(missing(0, &["b", "d"]), "");
     }
 
     #[test]
-    fn a_suspension_is_of_a_name_a_namespace_and_a_context() {
-        let now = Time::UNIX_EPOCH;
-        let key = |context: &str| Key {
-            context: context.to_owned(),
-            namespace: "n".to_owned(),
-            name: "db".to_owned(),
+    fn a_release_that_is_in_the_helmfile_again_is_not_uninstalling_any_more() {
+        let state = |state| {
+            let row = ReleaseRow { state, ..ReleaseRow::default() };
+            planned_row(&release("web", 0, &[]), Some(row)).state
         };
-        let suspended = |entry: serde_json::Value| {
-            let spec = serde_json::json!({"interval": "1m", "suspendedReleases": [entry]});
-            let spec: HelmfileSpec = serde_json::from_value(spec).unwrap();
-            ["", "east"].map(|context| suspension(&spec, &key(context), now).is_some())
-        };
-        assert_eq!(suspended(serde_json::json!({"name": "db"})), [true, true]);
-        let of =
-            |context: &str| suspended(serde_json::json!({"name": "db", "kubeContext": context}));
-        assert_eq!(of("east"), [false, true]);
-        assert_eq!(of(""), [true, false]);
-        assert_eq!(of("west"), [false, false]);
-        let elsewhere = serde_json::json!({"name": "db", "namespace": "m", "kubeContext": "east"});
-        assert_eq!(suspended(elsewhere), [false, false]);
+        assert_eq!(state(ReleaseState::Uninstalling), ReleaseState::Progressing);
+        assert_eq!(state(ReleaseState::LeftOut), ReleaseState::Pending);
+        assert_eq!(state(ReleaseState::Ready), ReleaseState::Ready);
+        assert_eq!(planned_row(&release("web", 0, &["db"]), None).needs, ["n/db"]);
     }
 }

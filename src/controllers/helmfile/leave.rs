@@ -4,23 +4,61 @@
 //! Elsewhere: releases that stay (`keep.rs`), the end of a Helmfile (`finalize.rs`).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::helmfile::{ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
 use objects::Gvk;
-use reconcile::{Rest, Wake};
+use reconcile::{RemovalCause, RemovalRefused, Rest, Wake, reason};
 use release::storage::secret_name;
 
-use super::keep::{Outcome, Outcomes, Run, Slots};
+use super::keep::{Asked, Outcome, Outcomes, Run};
 use super::model::Model;
+use super::order::{Order, Passed, Turns, in_turn};
 use super::places::Id;
-use super::plan::{Key, Planned};
-use super::report::{self, is_under_way};
-use super::{Session, finalize, request};
+use super::plan::{Key, Others, Planned};
+use super::suspended::Removal;
+use super::{HELMFILE_ERROR, Session, finalize, report, request};
 use crate::cluster::ClusterError;
 use crate::controllers::lifecycle;
 use crate::controllers::target::Target;
+
+/// What becomes of a release that is not in a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate<'p> {
+    /// It is uninstalled.
+    Goes,
+    /// It is no longer in the helmfile, and is given up.
+    GivenUp,
+    /// It is in the helmfile, and selectors or its condition leave it out: it is given up.
+    LeftOut,
+    /// It is not known whether it is in the helmfile, for this reason: it is left as it is.
+    Unknown(&'p str),
+}
+
+impl<'p> Fate<'p> {
+    fn of(key: &Key, planned: &'p Planned, prunes: bool) -> Self {
+        let Others { left_out, unread } = &planned.others;
+        match unread {
+            _ if planned.unwanted.contains(key) => Self::Goes,
+            _ if left_out.contains(key) => Self::LeftOut,
+            _ if !prunes => Self::GivenUp,
+            Some(why) => Self::Unknown(why),
+            None => Self::Goes,
+        }
+    }
+}
+
+/// How far a release came that is not in a plan.
+enum Leaving {
+    /// It may be uninstalled.
+    Permitted(Removal),
+    /// It rests.
+    Rests(Outcome),
+    /// Nothing is to be done for it, or not yet.
+    Nothing,
+}
 
 impl<K: Model> Session<K> {
     /// Uninstalls releases that are no longer in the helmfile, or gives them up: those of a cluster when all others of it are
@@ -31,55 +69,156 @@ impl<K: Model> Session<K> {
         kept: &Outcomes,
         run: &Run<'_, K>,
     ) -> Option<Outcomes> {
+        let is_planned: BTreeSet<&Key> = planned.releases.iter().map(|it| &it.key).collect();
         let rows = run.book.rows();
-        let is_left = |key: &Key| !planned.releases.iter().any(|it| it.key == *key);
-        let left: Vec<Key> = rows.iter().map(Key::of).filter(is_left).collect();
+        let left = rows.iter().filter(|row| !is_planned.contains(&Key::of(row)));
         let unsettled: BTreeSet<Id<'_>> = kept
             .iter()
             .filter(|(_, it)| !it.is_kept())
             .map(|(key, _)| run.places.id(key))
             .collect();
         let (mut leaving, mut outcomes) = (Vec::new(), Outcomes::new());
-        for key in left {
-            let target = match run.places.of(&key) {
-                Ok(target) => Some(target),
-                Err(rest) if run.places.names(&key) => {
-                    outcomes.insert(key.clone(), self.rests(run, &key, rest));
-                    continue;
-                }
-                Err(_) => None,
-            };
-            let waits = match target {
-                Some(_) => unsettled.contains(&run.places.id(&key)),
-                None => !unsettled.is_empty(),
-            };
-            if waits {
-                continue;
-            }
-            let goes = run.spec.prune || planned.unwanted.contains(&key);
-            let elsewhere = match target.filter(|_| goes) {
-                Some(target) => self.kept_elsewhere(&key, target, planned, run).await,
-                None => Ok(None),
-            };
-            match elsewhere {
-                Err(rest) => drop(outcomes.insert(key.clone(), self.rests(run, &key, rest))),
-                Ok(None) if target.is_some() && goes => leaving.push(key),
-                Ok(elsewhere) => {
-                    run.book.remove(&key);
-                    self.forget(&key);
-                    let uid = run.object.uid().unwrap_or_default();
-                    let release = (&*key.name, &*key.namespace, &*key.context);
-                    lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release)
-                        .await;
-                    let event = finalize::given_up(&key, elsewhere.as_ref(), target.is_some());
-                    run.book.tell(event);
-                }
+        for row in left {
+            // Others on this thread have their turn, however many releases there are.
+            tokio::task::yield_now().await;
+            match self.leave(row, planned, &unsettled, run).await? {
+                Leaving::Permitted(removal) => leaving.push(removal),
+                Leaving::Rests(outcome) => drop(outcomes.insert(Key::of(row), outcome)),
+                Leaving::Nothing => {}
             }
         }
         if !leaving.is_empty() {
             outcomes.extend(self.uninstall(&leaving, run).await?);
         }
         Some(outcomes)
+    }
+
+    /// A release that is not in a plan comes to its end here, or may be uninstalled.
+    async fn leave(
+        &self,
+        row: &ReleaseRow,
+        planned: &Planned,
+        unsettled: &BTreeSet<Id<'_>>,
+        run: &Run<'_, K>,
+    ) -> Option<Leaving> {
+        let key = Key::of(row);
+        let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
+        let fate = Fate::of(&key, planned, run.spec.prune);
+        if row.state == ReleaseState::LeftOut {
+            // It was given up before.
+            if matches!(fate, Fate::Goes | Fate::GivenUp) {
+                run.book.remove(&key);
+            }
+            return Some(Leaving::Nothing);
+        }
+        let target = match run.places.of(&key) {
+            Ok(target) => Some(target),
+            Err(rest) if run.places.names(&key) => return rests(rest),
+            Err(_) => None,
+        };
+        let waits = match target {
+            Some(_) => unsettled.contains(&run.places.id(&key)),
+            None => !unsettled.is_empty(),
+        };
+        match (fate, target) {
+            (Fate::Unknown(why), _) => {
+                let text = format!(
+                    "it is not uninstalled, because it is not known whether the helmfile still has it: {why}"
+                );
+                rests(Rest::Failed(HELMFILE_ERROR, text, Wake::default()))
+            }
+            (Fate::LeftOut, target) => self.give_up(row, target, &Why::LeftOut, run).await,
+            (Fate::Goes, Some(target)) => self.remove(row, target, (planned, waits), run).await,
+            _ if waits => Some(Leaving::Nothing),
+            (Fate::GivenUp, Some(target)) => {
+                self.give_up(row, Some(target), &Why::NotPruned, run).await
+            }
+            (Fate::Goes | Fate::GivenUp, None) => {
+                self.give_up(row, None, &Why::OutOfReach, run).await
+            }
+        }
+    }
+
+    /// A release is to be uninstalled: whether it may.
+    async fn remove(
+        &self,
+        row: &ReleaseRow,
+        target: &Arc<Target>,
+        (planned, waits): (&Planned, bool),
+        run: &Run<'_, K>,
+    ) -> Option<Leaving> {
+        let key = Key::of(row);
+        let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
+        if let Some(entry) = run.suspensions.of(&key) {
+            let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
+            let remembered = self.remembered(&key, target);
+            let outcome = self.suspend_one(&key, spec, entry, &remembered, run).await?;
+            return Some(Leaving::Rests(outcome));
+        }
+        if waits {
+            return Some(Leaving::Nothing);
+        }
+        match self.kept_elsewhere(&key, target, planned, run).await {
+            Err(rest) => return rests(rest),
+            Ok(Some(other)) => {
+                return self.give_up(row, Some(target), &Why::Is(other), run).await;
+            }
+            Ok(None) => {}
+        }
+        match self.permit_removal(run, row, RemovalCause::Pruned) {
+            Ok(removal) => Some(Leaving::Permitted(removal)),
+            Err(RemovalRefused::WindowClosed) => {
+                let again = Wake::at(self.in_future(run.timeouts.interval));
+                let text = "the uninstall waits until a window opens".to_owned();
+                rests(Rest::Blocked(reason::WINDOW_CLOSED, text, again))
+            }
+            Err(RemovalRefused::Suspended) => {
+                let again = Wake::at(self.in_future(run.timeouts.interval));
+                let text = "the uninstall waits for the end of a suspension".to_owned();
+                rests(Rest::Blocked(reason::SUSPENDED, text, again))
+            }
+        }
+    }
+
+    /// A release stays as it is, and is this Helmfile's no more. What is under way on it ends first.
+    async fn give_up(
+        &self,
+        row: &ReleaseRow,
+        target: Option<&Arc<Target>>,
+        why: &Why,
+        run: &Run<'_, K>,
+    ) -> Option<Leaving> {
+        let key = Key::of(row);
+        if let Some(target) = target
+            && let Some(rest) = self.stop_unplanned(row, target, run).await?
+        {
+            return Some(Leaving::Rests(Outcome::Rests(rest)));
+        }
+        match why {
+            // Without its history, whoever selects it takes it over.
+            Why::LeftOut => run.book.update(&key, |row| {
+                *row = ReleaseRow {
+                    kube_context: key.context.clone(),
+                    name: key.name.clone(),
+                    namespace: key.namespace.clone(),
+                    state: ReleaseState::LeftOut,
+                    message: Some(Why::LeftOut.to_string()),
+                    ..ReleaseRow::default()
+                };
+            }),
+            _ => run.book.remove(&key),
+        }
+        self.forget(&key);
+        self.dismiss_all(&key, run).await;
+        run.book.tell(finalize::given_up(&key, why));
+        Some(Leaving::Nothing)
+    }
+
+    /// Nothing waits for lifecycles of a release any more.
+    async fn dismiss_all(&self, key: &Key, run: &Run<'_, K>) {
+        let uid = run.object.uid().unwrap_or_default();
+        let release = (&*key.name, &*key.namespace, &*key.context);
+        lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release).await;
     }
 
     /// The release of a plan that is one with a release that left it, because two contexts name one cluster.
@@ -121,26 +260,13 @@ impl<K: Model> Session<K> {
     /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
     /// in the answer.
     pub(super) async fn stop_all(&self, run: &Run<'_, K>) -> Option<Outcomes> {
-        let rows = run.book.rows();
-        let open: Vec<Key> = rows.iter().filter(|row| is_under_way(row)).map(Key::of).collect();
         let mut outcomes = Outcomes::new();
-        for key in open {
+        for row in run.book.rows() {
+            tokio::task::yield_now().await;
+            let key = Key::of(&row);
             // Nothing goes on where nobody can reach.
             let Ok(target) = run.places.of(&key) else { continue };
-            let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
-            let row = run.book.row(&key);
-            let made = self.wish(run, &key, spec, None, row.as_ref(), (true, false));
-            let (wish, asks) = match made {
-                Ok(made) => made,
-                Err(rest) => {
-                    outcomes.insert(key, Outcome::Rests(rest));
-                    continue;
-                }
-            };
-            let remembered = self.remembered(&key, target);
-            let owner = Arc::new(self.owner(run, &key, asks));
-            let rest = self.drive(run, &owner, &wish, &remembered).await?;
-            if !matches!(&rest, Rest::Blocked(why, ..) if *why == reconcile::reason::SUSPENDED) {
+            if let Some(rest) = self.stop_unplanned(&row, target, run).await? {
                 outcomes.insert(key, Outcome::Rests(rest));
             }
         }
@@ -149,44 +275,29 @@ impl<K: Model> Session<K> {
 
     /// Uninstalls releases, those that others need after these; nothing where the Helmfile changed meanwhile. What is not
     /// gone yet is in the answer.
-    pub(super) async fn uninstall(&self, leaving: &[Key], run: &Run<'_, K>) -> Option<Outcomes> {
-        for key in leaving {
-            run.book.update(key, |row| row.state = ReleaseState::Uninstalling);
+    pub(super) async fn uninstall(
+        &self,
+        leaving: &[Removal],
+        run: &Run<'_, K>,
+    ) -> Option<Outcomes> {
+        for Removal { key, .. } in leaving {
+            // What it was kept as does not hold any more, also if the helmfile has it again.
+            run.book.update(key, |row| {
+                (row.state, row.digest) = (ReleaseState::Uninstalling, None);
+            });
         }
-        let mut outcomes = Outcomes::new();
-        let mut left: BTreeSet<Key> = leaving.iter().cloned().collect();
-        loop {
-            let rows = run.book.rows();
-            let needed = |key: &Key| {
-                let id = key.to_string();
-                let needs = |row: &&ReleaseRow| row.needs.contains(&id);
-                rows.iter().filter(needs).any(|row| leaving.iter().any(|it| it.is_of(row)))
-            };
-            let mut slots = Slots::default();
-            let ready = left.iter().filter(|key| !needed(key));
-            let ready = ready.filter(|&key| slots.take(run.places.id(key)));
-            let ready: Vec<Key> = ready.cloned().collect();
-            if ready.is_empty() {
-                let waits = |key: Key| (key, Outcome::Waits(Vec::new()));
-                outcomes.extend(left.into_iter().map(waits));
-                return Some(outcomes);
-            }
-            let gone =
-                ready.iter().map(|key| async move { (key, self.uninstall_one(key, run).await) });
-            for (key, rest) in futures::future::join_all(gone).await {
-                left.remove(key);
-                match rest? {
-                    Rest::Settled(..) => {
-                        run.book.remove(key);
-                        self.forget(key);
-                    }
-                    rest => drop(outcomes.insert(key.clone(), Outcome::Rests(rest))),
-                }
-            }
-        }
+        let keys: Vec<Key> = leaving.iter().map(|it| it.key.clone()).collect();
+        let uninstalling = Uninstalling { session: self, leaving, run, outcomes: Mutex::default() };
+        let order = Order::of_removal(&keys, &run.book.rows());
+        let left = in_turn(order, &uninstalling).await?;
+        let outcomes = uninstalling.outcomes.into_inner();
+        let mut outcomes = outcomes.unwrap_or_else(PoisonError::into_inner);
+        outcomes.extend(left.into_iter().map(|at| (keys[at].clone(), Outcome::Waits)));
+        Some(outcomes)
     }
 
-    async fn uninstall_one(&self, key: &Key, run: &Run<'_, K>) -> Option<Rest> {
+    async fn uninstall_one(&self, removal: &Removal, run: &Run<'_, K>) -> Option<Rest> {
+        let Removal { key, permit } = removal;
         let found = run.places.of(key);
         let silent = found.as_ref().ok().and_then(|target| run.silent.at(target));
         let target = match (found, silent) {
@@ -198,7 +309,7 @@ impl<K: Model> Session<K> {
         };
         let spec = request::spec(run.spec, key, &request::unplanned(), run.timeouts);
         let row = run.book.row(key);
-        let made = self.wish(run, key, spec, None, row.as_ref(), (false, true));
+        let made = self.wish(run, key, spec, Asked::Removed(*permit), row.as_ref());
         let (wish, asks) = match made {
             Ok(made) => made,
             Err(rest) => {
@@ -207,8 +318,84 @@ impl<K: Model> Session<K> {
             }
         };
         let remembered = self.remembered(key, target);
+        remembered.changes();
         let owner = Arc::new(self.owner(run, key, asks));
         self.drive(run, &owner, &wish, &remembered).await
+    }
+}
+
+/// Releases that are uninstalled while they have their turns.
+struct Uninstalling<'k, K: Model> {
+    session: &'k Session<K>,
+    leaving: &'k [Removal],
+    run: &'k Run<'k, K>,
+    outcomes: Mutex<Outcomes>,
+}
+
+impl<K: Model> Turns for Uninstalling<'_, K> {
+    fn place(&self, release: usize) -> Id<'_> {
+        self.run.places.id(&self.leaving[release].key)
+    }
+
+    fn is_due(&self, _: usize) -> bool {
+        true
+    }
+
+    async fn turn(&self, release: usize) -> Passed {
+        let removal = &self.leaving[release];
+        let Some(rest) = self.session.uninstall_one(removal, self.run).await else {
+            return Passed::Overtaken;
+        };
+        if rest.is_settled() {
+            self.run.book.remove(&removal.key);
+            self.session.forget(&removal.key);
+            self.session.dismiss_all(&removal.key, self.run).await;
+            return Passed::On;
+        }
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.insert(removal.key.clone(), Outcome::Rests(rest));
+        Passed::Stays
+    }
+}
+
+/// Why a release is given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Why {
+    /// `prune` is not set.
+    NotPruned,
+    /// Its cluster is not named any more.
+    OutOfReach,
+    /// Selectors or its condition leave it out.
+    LeftOut,
+    /// It is suspended, and the Helmfile is deleted.
+    Suspended,
+    /// It is this release of the plan in another name.
+    Is(Key),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPruned => f.write_str(
+                "it is not in the helmfile any more and stays in the cluster, because spec.prune is not set",
+            ),
+            Self::OutOfReach => f.write_str(
+                "it is not in the helmfile any more and stays in the cluster, because spec.kubeContexts no longer names its \
+                 cluster",
+            ),
+            Self::LeftOut => f.write_str(
+                "selectors or its condition leave it out: it stays in the cluster as it is, until this or another Helmfile \
+                 selects it",
+            ),
+            Self::Suspended => f.write_str(
+                "it is suspended by spec.suspendedReleases and stays in the cluster, although the Helmfile is deleted",
+            ),
+            Self::Is(other) => write!(
+                f,
+                "it is not in the helmfile any more and stays in the cluster, because it is {other}: both contexts name one \
+                 cluster"
+            ),
+        }
     }
 }
 
@@ -221,4 +408,30 @@ async fn uid_of(
     let secrets = target.cluster.resource(&Gvk::new("v1", "Secret")).await?;
     let found = target.cluster.get(&secrets, namespace, record).await?;
     Ok(found.map(|it| it.uid().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::key;
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_to_have_left_the_helmfile_is_uninstalled() {
+        let planned = |unread: Option<&str>| {
+            let (left_out, unread) = ([key("narrowed")].into(), unread.map(str::to_owned));
+            let others = Others { left_out, unread };
+            Planned { unwanted: [key("off")].into(), others, ..Planned::default() }
+        };
+        let (read, unread) = (planned(None), planned(Some("no values")));
+        for (planned, prunes, expected) in [
+            (&read, true, [Fate::Goes, Fate::LeftOut, Fate::Goes]),
+            (&read, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),
+            (&unread, true, [Fate::Goes, Fate::LeftOut, Fate::Unknown("no values")]),
+            (&unread, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),
+        ] {
+            let fates =
+                ["off", "narrowed", "gone"].map(|name| Fate::of(&key(name), planned, prunes));
+            assert_eq!(fates, expected, "{prunes}");
+        }
+    }
 }

@@ -16,8 +16,8 @@ use helm::env::Env;
 use helm::render::{Mode, Release};
 use helm::template::{Request, render, text};
 use helmfile::{
-    Chart, Decrypt, Helm, Operation, Options, Plan, Purpose, Rendering, Settings, Template,
-    Unwanted, World,
+    Chart, Decrypt, Helm, Operation, Options, Plan, Purpose, ReleaseIdentity, Rendering, Settings,
+    Template, Unwanted, World,
 };
 use objects::Masking;
 use sha2::{Digest as _, Sha256};
@@ -92,16 +92,21 @@ pub(super) struct Inputs {
     pub(super) namespace: String,
     /// The contexts that the spec names.
     pub(super) contexts: BTreeSet<String>,
+    /// Releases that there are: if they are not in the plan, it is asked whether they are in the helmfile at all.
+    pub(super) known: BTreeSet<Key>,
     /// What the cluster is, for charts that are made of other charts.
     pub(super) served: Arc<Served>,
 }
 
 /// What a helmfile asks for.
+#[derive(Default)]
 pub(super) struct Planned {
     /// Those that are needed first.
     pub(super) releases: Vec<PlannedRelease>,
     /// Releases that must not be there, whether or not others that left are pruned.
-    pub(super) unwanted: Vec<Key>,
+    pub(super) unwanted: BTreeSet<Key>,
+    /// Releases that there are and that it has not.
+    pub(super) others: Others,
     /// Functions that drew randomness or the time.
     pub(super) drawn: Vec<&'static str>,
     /// What a person has to know of it.
@@ -125,14 +130,6 @@ pub(super) struct PlannedRelease {
     pub(super) skips_schema: bool,
     /// The number of its helmfile: those before it come first, as helmfile does it.
     pub(super) helmfile: usize,
-}
-
-impl Planned {
-    /// What has to be there before a release: what it needs, and all releases of helmfiles before its own.
-    pub(super) fn needs_of<'p>(&'p self, release: &'p PlannedRelease) -> Vec<&'p Key> {
-        let before = self.releases.iter().filter(|it| it.helmfile < release.helmfile);
-        release.needs.iter().chain(before.map(|it| &it.key)).collect()
-    }
 }
 
 impl Planned {
@@ -164,7 +161,9 @@ pub(super) fn plan(
     let secrets = Masking::new(hidden.iter().cloned());
     let planned = planned.map_err(|text| secrets.mask(&text))?;
     let warnings = planned.warnings.iter().map(|text| secrets.mask(text)).collect();
-    Ok(Planned { warnings, hidden, ..planned })
+    let unread = planned.others.unread.as_ref().map(|text| secrets.mask(text));
+    let others = Others { unread, ..planned.others };
+    Ok(Planned { warnings, others, hidden, ..planned })
 }
 
 fn made(
@@ -186,21 +185,30 @@ fn made(
         .with_stop(stop.clone())
         .with_fetch(Arc::new(fetching))
         .with_decrypt(decrypt);
+    let dialect = match inputs.dialect {
+        Dialect::V0 => helmfile::Dialect::V0,
+        Dialect::V1 => helmfile::Dialect::V1,
+    };
     let mut state_values_files = inputs.values_files;
     state_values_files.push(format!("{state}/values.yaml"));
+    let (environment, selectors) = (inputs.environment, inputs.selectors);
     let settings = Settings {
         file,
-        environment: inputs.environment,
-        selectors: inputs.selectors,
-        dialect: match inputs.dialect {
-            Dialect::V0 => helmfile::Dialect::V0,
-            Dialect::V1 => helmfile::Dialect::V1,
-        },
+        environment,
+        selectors,
+        dialect,
         state_values_files,
         ..Settings::default()
     };
     let world = Arc::new(world);
     let plan = Plan::load(&world, &directory, &settings).map_err(|error| error.to_string())?;
+    if plan.lacks_environment() {
+        let environment = &settings.environment;
+        return Err(format!(
+            "no helmfile has the environment `{environment}`: correct spec.environment"
+        ));
+    }
+    let (read, is_partial) = (plan.identities(), plan.is_partial());
     let options = Options {
         purpose: Purpose::Apply,
         skip_needs: !settings.selectors.is_empty(),
@@ -221,9 +229,49 @@ fn made(
         let Unwanted { name, namespace, kube_context, .. } = release;
         within.key(kube_context, namespace, name)
     });
-    let unwanted = unwanted.collect::<Result<Vec<Key>, String>>()?;
+    let unwanted = unwanted.collect::<Result<BTreeSet<Key>, String>>()?;
     let (drawn, warnings) = (world.drawn(), all.warnings);
-    Ok(Planned { releases, unwanted, drawn, warnings, hidden: Vec::new() })
+    let planned = releases.iter().map(|it| &it.key).chain(&unwanted).collect();
+    let read = read.into_iter().map(|it| within.identified(&it)).collect();
+    let others = Others::of(&inputs.known, &planned, &read, is_partial, || {
+        // Without selectors all helmfiles are read.
+        let settings = Settings { selectors: Vec::new(), ..settings };
+        let whole = Plan::load(&world, &directory, &settings).map_err(|error| error.to_string())?;
+        Ok(whole.identities().iter().map(|it| within.identified(it)).collect())
+    });
+    Ok(Planned { releases, unwanted, others, drawn, warnings, hidden: Vec::new() })
+}
+
+/// Releases that there are and that are not in a plan.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Others {
+    /// Those that are in the helmfile, and that selectors or a condition leave out: they are neither kept nor uninstalled.
+    pub(super) left_out: BTreeSet<Key>,
+    /// Why it is not known of the rest whether they are in the helmfile: then they are not uninstalled either.
+    pub(super) unread: Option<String>,
+}
+
+impl Others {
+    /// Those of the `known` releases, by what was read of the helmfile. If that is a part, `whole` reads all of it.
+    fn of(
+        known: &BTreeSet<Key>,
+        planned: &BTreeSet<&Key>,
+        read: &BTreeSet<Key>,
+        is_partial: bool,
+        whole: impl FnOnce() -> Result<BTreeSet<Key>, String>,
+    ) -> Self {
+        let others = || known.iter().filter(move |key| !planned.contains(key));
+        let within =
+            |read: &BTreeSet<Key>| others().filter(|key| read.contains(*key)).cloned().collect();
+        let (left_out, unread) = match is_partial && others().any(|key| !read.contains(key)) {
+            false => (within(read), None),
+            true => match whole() {
+                Ok(all) => (within(&all), None),
+                Err(error) => (within(read), Some(error)),
+            },
+        };
+        Self { left_out, unread }
+    }
 }
 
 /// The working directory and the helmfile in it; an empty one for the default ones.
@@ -254,12 +302,17 @@ impl Within<'_> {
         if !context.is_empty() && !self.contexts.contains(context) {
             return Err(format!("release \"{name}\": {}", undeclared(context)));
         }
+        Ok(self.named(context, namespace, name))
+    }
+
+    fn named(&self, context: &str, namespace: &str, name: &str) -> Key {
         let namespace = if namespace.is_empty() { self.namespace } else { namespace };
-        Ok(Key {
-            context: context.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
+        Key { context: context.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// The key of a release, whether or not the spec names its context.
+    fn identified(&self, release: &ReleaseIdentity) -> Key {
+        self.named(&release.kube_context, &release.namespace, &release.name)
     }
 }
 
@@ -405,5 +458,27 @@ impl Helm for Rendered {
         rendered.manifests.iter().for_each(|it| write(&it.path, it.content.as_bytes()));
         rendered.hooks.iter().for_each(|it| write(&it.path, it.manifest.as_bytes()));
         Ok(written.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::key;
+    use super::*;
+
+    #[test]
+    fn a_release_counts_as_removed_only_if_all_of_the_helmfile_was_read() {
+        let keys = |names: &[&str]| names.iter().map(|name| key(name)).collect::<BTreeSet<Key>>();
+        let (known, a) = (keys(&["a", "b", "c"]), key("a"));
+        let others = |is_partial: bool, whole: Result<BTreeSet<Key>, String>| {
+            Others::of(&known, &BTreeSet::from([&a]), &keys(&["a", "b"]), is_partial, || whole)
+        };
+        let left_out = |names: &[&str]| Others { left_out: keys(names), unread: None };
+        assert_eq!(others(false, Err("unasked".to_owned())), left_out(&["b"]));
+        assert_eq!(others(true, Ok(keys(&["a", "b", "c"]))), left_out(&["b", "c"]));
+        assert_eq!(others(true, Ok(keys(&["a", "b"]))), left_out(&["b"]));
+        let unread = Some("no values".to_owned());
+        let unknown = Others { left_out: keys(&["b"]), unread };
+        assert_eq!(others(true, Err("no values".to_owned())), unknown);
     }
 }

@@ -3,6 +3,7 @@
 //! Elsewhere: what is said of each release (`book.rs`), conditions (`reconcile`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crds::Status as _;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
@@ -39,6 +40,43 @@ pub(super) const RELEASE_FAILED: Reason = Reason::new("ReleaseFailed");
 /// How many releases are named where many are meant.
 const NAMED: usize = 3;
 
+/// Releases of which the first few are named, however many there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Several {
+    number: usize,
+    first: Vec<String>,
+}
+
+impl Several {
+    pub(super) fn is_empty(&self) -> bool {
+        self.number == 0
+    }
+
+    pub(super) fn push(&mut self, name: impl fmt::Display) {
+        if self.first.len() < NAMED {
+            self.first.push(name.to_string());
+        }
+        self.number += 1;
+    }
+
+    /// Adds those of another.
+    pub(super) fn extend(&mut self, other: &Self) {
+        let room = NAMED - self.first.len();
+        self.first.extend(other.first.iter().take(room).cloned());
+        self.number += other.number;
+    }
+}
+
+impl fmt::Display for Several {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let few = self.first.join(", ");
+        match self.number.saturating_sub(self.first.len()) {
+            0 => write!(f, "{few}"),
+            more => write!(f, "{few} and {more} more"),
+        }
+    }
+}
+
 /// Where the whole rests, by where its releases do.
 pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> Rest {
     let of = |key: &str| rows.iter().find(|row| Key::of(row).to_string() == key);
@@ -55,7 +93,7 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
         match outcome {
             Outcome::Rests(Rest::Failed(..) | Rest::Stalled(..)) => failed.push(key.to_string()),
             Outcome::Rests(Rest::Running(..)) => running.push(key.to_string()),
-            Outcome::Rests(Rest::Blocked(..)) | Outcome::Waits(_) => waiting.push(key.to_string()),
+            Outcome::Rests(Rest::Blocked(..)) | Outcome::Waits => waiting.push(key.to_string()),
             Outcome::Suspended { is_there: false } => waiting.push(key.to_string()),
             Outcome::Rests(Rest::Settled(..)) | Outcome::Kept | Outcome::Suspended { .. } => {}
         }
@@ -98,8 +136,9 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
 }
 
 fn named(keys: &[String]) -> String {
-    let few = keys.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if keys.len() > NAMED { format!("{few} and {} more", keys.len() - NAMED) } else { few }
+    let mut several = Several::default();
+    keys.iter().for_each(|key| several.push(key));
+    several.to_string()
 }
 
 /// How a run ended.

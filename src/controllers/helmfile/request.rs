@@ -13,7 +13,7 @@ use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use crds::{GoDuration, Time};
 use helmfile::Operation;
 use kube::core::ResourceExt as _;
-use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rest, Wake};
+use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit, Rest, Wake};
 use release::snapshot;
 use release::status::Status;
 use sha2::{Digest as _, Sha256};
@@ -113,13 +113,14 @@ pub(super) fn spec(
     }
 }
 
-/// The HelmRelease that would ask for a release of a Helmfile, with what is known of the release.
+/// The HelmRelease that would ask for a release of a Helmfile, with what is known of the release. It is a deleted one if the
+/// removal of the release is permitted.
 pub(super) fn as_helm_release<K: Model>(
     helmfile: &K,
     key: &Key,
     spec: HelmReleaseSpec,
     known: Option<&ReleaseRow>,
-    is_leaving: bool,
+    removal: Option<RemovalPermit>,
 ) -> HelmRelease {
     let mut release = HelmRelease::new(&key.name, spec);
     let meta = &mut release.metadata;
@@ -127,7 +128,7 @@ pub(super) fn as_helm_release<K: Model>(
     meta.uid = helmfile.uid();
     meta.generation = helmfile.meta().generation;
     meta.managed_fields = helmfile.meta().managed_fields.clone();
-    meta.deletion_timestamp = is_leaving.then(|| Time(jiff::Timestamp::now()));
+    meta.deletion_timestamp = removal.map(|_| Time(jiff::Timestamp::now()));
     if let Some(requested) = helmfile.annotations().get(REQUESTED_AT) {
         let annotations = meta.annotations.get_or_insert_default();
         annotations.insert(REQUESTED_AT.to_owned(), requested.clone());

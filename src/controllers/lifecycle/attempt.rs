@@ -6,7 +6,7 @@ use lifecycle::{Answer, Phase, Question, Revision, Stand};
 use reconcile::{Rest, Wake};
 use release::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, Lifecycles};
 
-use super::{Asking, ask, events_of};
+use super::{Asking, ask, dismiss, events_of};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 
@@ -18,6 +18,20 @@ pub(crate) struct Attempt {
     pub(crate) from: Option<Revision>,
     /// What is to be there.
     pub(crate) to: Option<Revision>,
+}
+
+/// How the name of an attempt begins that is about a release and is no operation of Helm on it. Operations on releases are
+/// never called so, and pay no heed to its events.
+const BESIDE: &str = "beside/";
+
+/// What an attempt is called that is about a release and is no operation of Helm on it.
+pub(crate) fn beside_release(release: &str, digest: &str) -> String {
+    format!("{BESIDE}{release}/{digest}")
+}
+
+/// Whether an attempt or operation is called so.
+pub(crate) fn is_beside_release(operation: &str) -> bool {
+    operation.starts_with(BESIDE)
 }
 
 /// Where an attempt stands at some phases, with what was answered so far.
@@ -75,6 +89,27 @@ pub(crate) async fn pass(
         }
     }
     Ok(Passage::Free(answers))
+}
+
+/// The same; what failed is asked once more if a user asks.
+///
+/// # Errors
+/// The API server does not create an event.
+pub(crate) async fn pass_as_requested(
+    context: &Context,
+    asking: &Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &Attempt,
+    (phases, is_requested): (&[Phase], bool),
+) -> Result<Passage, ClusterError> {
+    let passage = pass(context, asking, lifecycles, attempt, phases).await?;
+    let Passage::Failed(_, answers) = &passage else { return Ok(passage) };
+    let Some(failed) = answers.last().filter(|_| is_requested) else { return Ok(passage) };
+    let namespace = &asking.node.namespace;
+    let mut events = events_of(context, namespace, asking.uid, asking.release);
+    events.retain(|event| event.uid == failed.event);
+    dismiss(context, namespace, &lifecycle::dismissed(&events, None, &[])).await;
+    pass(context, asking, lifecycles, attempt, phases).await
 }
 
 /// What was answered at some phases of an attempt; nothing is asked.

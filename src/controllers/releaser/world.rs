@@ -29,6 +29,7 @@ use super::{Owner, Wish, inventory};
 use crate::cluster::ClusterError;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
+use crate::controllers::lifecycle::attempt::is_beside_release;
 use crate::controllers::lifecycle::{self, Asking};
 use crate::controllers::object_watcher::{Awaited, Moment};
 use crate::controllers::permit::RunPermit;
@@ -515,7 +516,9 @@ impl<O: Owner> World<O> {
         let namespace = &self.node.namespace;
         let mut events = lifecycle::events_of(&self.context, namespace, owner, release);
         let known = self.known();
-        events.retain(|event| !known.dismissed.contains(&event.uid));
+        events.retain(|event| {
+            !known.dismissed.contains(&event.uid) && !is_beside_release(&event.operation)
+        });
         events
     }
 

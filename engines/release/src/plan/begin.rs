@@ -4,7 +4,7 @@
 
 use helm::manifests::HookEvent;
 use lifecycle::{Answer, Question, Revision as Named, Stand};
-use reconcile::Verdict;
+use reconcile::{RemovalPermit, Verdict};
 
 use crate::account;
 use crate::hold::{self, revision_of};
@@ -169,7 +169,17 @@ impl Run<'_> {
         Verdict::Act(vec![self.tell(report), Step::Open { prune, write }])
     }
 
-    /// What is done to the last revision itself: tests, removal.
+    /// The removal of a release, which was permitted.
+    pub(super) fn begin_uninstall(
+        &self,
+        _: RemovalPermit,
+        last: &Record,
+        status: &Status,
+    ) -> Verdict<Step> {
+        self.begin_on(Action::Uninstall, last, status)
+    }
+
+    /// What is done to the last revision itself: tests, and removals that were permitted or undo a failure.
     pub(super) fn begin_on(&self, action: Action, last: &Record, status: &Status) -> Verdict<Step> {
         let report = account::begun(self.desired, status, action);
         let mut journal = self.journal(action, last.version, None, None, status);

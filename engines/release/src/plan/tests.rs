@@ -940,6 +940,30 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
 }
 
 #[test]
+fn the_removal_of_what_was_pruned_waits_for_a_window_unless_it_has_begun() {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.hooks = vec![hook("pd", &["pre-delete"], &[])];
+    world.settle();
+    world.log.clear();
+    world.desired.deleted = true;
+    world.desired.gates = Gates { closes: Some(world.now), removal: RemovalCause::Pruned };
+    let End::Rest(rest) = world.run() else { panic!() };
+    assert_eq!(rest.reason().as_str(), "WindowClosed", "{}", told(&mut world, &rest));
+    assert!(world.log.is_empty(), "{:?}", world.log);
+    let mut deleted = world.clone();
+    deleted.desired.gates.removal = RemovalCause::OwnerDeleted;
+    assert!(deleted.settle().is_settled(), "the end of the owner waits for no window");
+    world.desired.gates.closes = None;
+    world.slow.insert("pd".to_owned());
+    world.run();
+    assert!(world.log.contains(&"record: uninstalling".to_owned()), "{:?}", world.log);
+    world.desired.gates.closes = Some(world.now);
+    world.slow.clear();
+    let rest = world.settle();
+    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
+}
+
+#[test]
 fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
     let mut world = World::new(desired("1.0.0", "a"));
     world.settle();

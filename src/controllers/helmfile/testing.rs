@@ -1,0 +1,35 @@
+//! Releases of plans for tests.
+
+use std::sync::Arc;
+
+use golang::value::{Map, Type};
+use helm::chart::Chart;
+
+use super::plan::{Key, Planned, PlannedRelease};
+use crate::controllers::releaser::chart::Loaded;
+
+/// The key of a release in the cluster of the spec.
+pub(super) fn key(name: &str) -> Key {
+    Key { context: String::new(), namespace: "n".to_owned(), name: name.to_owned() }
+}
+
+/// A release of a helmfile with a number.
+pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRelease {
+    PlannedRelease {
+        key: key(name),
+        needs: needs.iter().map(|need| key(need)).collect(),
+        chart: Arc::new(Loaded::of(Chart::default())),
+        chart_digest: String::new(),
+        values: Map::new(Type::Any, []),
+        values_digest: String::new(),
+        operation: helmfile::Operation::default(),
+        hooks: Arc::default(),
+        skips_schema: false,
+        helmfile,
+    }
+}
+
+/// A plan of releases and nothing else.
+pub(super) fn planned(releases: Vec<PlannedRelease>) -> Planned {
+    Planned { releases, ..Planned::default() }
+}
