@@ -25,8 +25,8 @@ mod install;
 mod kind;
 mod logs;
 mod migrate;
-mod operators;
 mod operator;
+mod operators;
 mod output;
 #[cfg(test)]
 mod page;

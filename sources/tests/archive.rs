@@ -51,7 +51,8 @@ fn what_is_inside_gzip_is_what_go_writes() {
 fn folders_without_files_are_kept() {
     use std::os::unix::fs::PermissionsExt as _;
     // Recorded with fluxcd/pkg/tar 1.2.0, with the permissions that it asks for: the owner's are always among them.
-    let cases: [(&[(&str, u32)], &[(&str, u32)]); 4] = [
+    type Folders<'a> = &'a [(&'a str, u32)];
+    let cases: [(Folders, Folders); 4] = [
         (&[("a", 0o755)], &[("a", 0o755)]),
         (&[("a/b/c", 0o750)], &[("a", 0o750), ("a/b", 0o750), ("a/b/c", 0o750)]),
         (&[("a", 0)], &[("a", 0o700)]),

@@ -476,7 +476,8 @@ impl Cluster {
 
     /// Where the API server is, without what may be secret.
     fn address(&self) -> String {
-        let url = &self.connection.config.cluster_url;
+        let credentials = self.connection.credentials();
+        let url = &credentials.config.cluster_url;
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         format!(
             "{}://{}{port}",

@@ -3,16 +3,16 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::binaries::Binaries;
 use e2e::harness::flux::SOON;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{Charts, by_value};
 use e2e::harness::{Story, Target};
 use e2e::operator;
 use serde_json::json;
+use testbed::binaries::Binaries;
 
-use crate::incidents::await_cause;
-use crate::windlass;
+use crate::cli::incidents::await_cause;
+use crate::cli::windlass;
 
 /// Runs the command that `why` prints for an object, with what only the user knows put in.
 fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {

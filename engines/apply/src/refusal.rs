@@ -32,19 +32,19 @@ pub fn together(refused: &[(&ObjectId, &str)]) -> String {
         let bare = text.replace(&id.subject(), "").replace(&format!("\"{}\"", id.name), "");
         (id.kind.clone(), bare)
     };
-    let mut lines: Vec<((String, String), Vec<&(&ObjectId, &str)>)> = Vec::new();
+    let mut lines: Vec<Vec<&(&ObjectId, &str)>> = Vec::new();
     let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
     for one in refused {
         let key = key(one);
         match places.get(&key).and_then(|at| lines.get_mut(*at)) {
-            Some((_, alike)) => alike.push(one),
+            Some(alike) => alike.push(one),
             None => {
-                places.insert(key.clone(), lines.len());
-                lines.push((key, vec![one]));
+                places.insert(key, lines.len());
+                lines.push(vec![one]);
             }
         }
     }
-    let told = lines.iter().flat_map(|(_, alike)| match alike.as_slice() {
+    let told = lines.iter().flat_map(|alike| match alike.as_slice() {
         [(_, text), ..] if alike.len() >= MANY => {
             let named = alike.iter().take(MOST_NAMED).map(|(id, _)| id.subject());
             let named = named.collect::<Vec<_>>().join(", ");

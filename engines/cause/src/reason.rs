@@ -121,6 +121,7 @@ fn of_spec(reason: &str) -> Option<Problem> {
         "URLInvalid"
         | "InvalidURL"
         | "InvalidDuration"
+        | "InvalidInclude"
         | "InvalidSTSConfiguration"
         | "InvalidVerificationMode"
         | "InvalidChartReference"

@@ -10,7 +10,6 @@ use objects::{Object, ObjectId};
 use reconcile::Rest;
 use release::operation::{Health, Live, Scope};
 use release::{Record, removal};
-use serde_json::Value;
 
 use super::legacy;
 use super::members::{self, Member};
@@ -302,7 +301,7 @@ fn current() -> Report {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

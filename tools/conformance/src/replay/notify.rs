@@ -19,6 +19,10 @@ const OF_MAIN: [(&str, &str); 2] = [
     ),
 ];
 
+/// Where we are stricter.
+const STRICTER: [(&str, &str); 1] =
+    [("reconcile/empty-token", "an empty token is rejected, since its path could be computed")];
+
 /// The topics of requests, as name and path.
 const REQUESTS: [(&str, &str); 37] = [
     ("notify/alertmanager", "notify/notify-alertmanager.jsonl"),
@@ -68,7 +72,11 @@ pub(super) fn topics() -> Vec<Topic> {
             "notify/opsgenie" => requests::judge_without_alias,
             _ => requests::judge,
         };
-        let exceptions = if name == "notify/generic" { &OF_MAIN[..] } else { &[] };
+        let exceptions = match name {
+            "notify/generic" => &OF_MAIN[..],
+            "notify/receivers" => &STRICTER,
+            _ => &[],
+        };
         Topic { name, path, judge, exceptions }
     };
     REQUESTS.map(topic).into()

@@ -14,7 +14,7 @@ use ::release::operation::{
     Health, HookObject, Live, Next, Opening, Outcome, Removal, Scope, Write, error, next, opened,
     place, removal, rolled_back, scope, started,
 };
-use ::release::record::{Change, Record};
+use ::release::record::{Change, Record, Status};
 use ::release::removal::removed;
 use ::release::{Action, Revision, Revisions, Step};
 use golang::value::Map;
@@ -132,6 +132,12 @@ impl Cluster {
         self.records.insert(version, record);
         let error = self.play(version, journal)?;
         match error {
+            Some(error) if given.rollback_on_failure && action == Action::Upgrade => {
+                let wait =
+                    if given.wait_for_jobs { WaitFor::ObjectsAndJobs } else { WaitFor::Objects };
+                let plan = Plan { hooks: !given.disable_hooks, wait, ..Plan::default() };
+                self.roll_back(plan, &error).map(Some)
+            }
             Some(error) if given.rollback_on_failure => {
                 let plan = Plan { wait: WaitFor::Objects, ..Plan::default() };
                 self.play(version, journal_of_removal(plan))?;
@@ -141,6 +147,32 @@ impl Cluster {
             }
             other => Ok(other),
         }
+    }
+
+    /// Goes back to the newest revision that succeeded, after an upgrade failed.
+    fn roll_back(&mut self, plan: Plan, error: &str) -> Result<String, Fault> {
+        let is_good =
+            |it: &&Record| matches!(it.info.status, Status::Superseded | Status::Deployed);
+        let Some(target) = self.records.values().rev().find(is_good).cloned() else {
+            return Ok(format!(
+                "unable to find a previously successful release when attempting to rollback. original upgrade error: {error}"
+            ));
+        };
+        let last = self.records.values().next_back().cloned();
+        let last = last.ok_or_else(|| mismatch("a release", &"none"))?;
+        let (base, to) = (Some(last.version), Some(target.version));
+        let journal = Journal { base, target: to, ..journal(Action::Rollback, plan) };
+        let record = rolled_back(&last, &target, false, now());
+        let version = record.version;
+        self.records.insert(version, record);
+        Ok(match self.play(version, journal)? {
+            None => format!(
+                "release r failed, and has been rolled back due to rollback-on-failure being set: {error}"
+            ),
+            Some(rollback) => format!(
+                "an error occurred while rolling back the release. original upgrade error: {error}: {rollback}"
+            ),
+        })
     }
 
     /// Plays an operation to its end, reading the journal anew before every step.
