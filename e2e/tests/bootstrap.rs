@@ -54,22 +54,26 @@ fn key_files(folder: &Path, server: &GitServer) -> Result<(String, String)> {
 async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass> {
     let folder = tempfile::tempdir()?;
     let (key, _) = key_files(folder.path(), server)?;
-    let url = server.ssh()?.url(&server.repository("bare")?);
+    let ssh = server.ssh()?;
+    let url = ssh.url(&server.repository("bare")?);
     let mut command = tokio::process::Command::new(operator::binary()?);
     command
         .args(["bootstrap", "git", "-n", &story.namespace, PATH, &key])
         .arg(format!("--url={url}"));
     command.arg(format!("--kubeconfig={}", story.kubeconfig().display()));
-    let ended = async { command.output().await.context("windlass cannot be started") };
+    let ended = async {
+        let output = command.output().await.context("windlass cannot be started")?;
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        ensure!(output.status.success() && told.contains("windlass follows"), "{told}");
+        Ok(())
+    };
     // Pods have no processes here: one with the token of the installation stands in for them.
     let started = async {
         story.await_object(&deployment(&story.namespace), SOON, |_| true).await?;
         story.installed(&story.namespace).await
     };
-    let (output, windlass) = tokio::try_join!(ended, started)?;
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    ensure!(output.status.success() && told.contains("windlass follows"), "{told}");
+    let ((), windlass) = tokio::try_join!(ended, started)?;
     Ok(windlass)
 }
 

@@ -58,3 +58,9 @@ impl Said {
         Ok(serde_json::from_str(&self.ended(code)?)?)
     }
 }
+
+/// Whether the only thing that windlass has written beside an object is who asked for something last.
+pub(crate) fn is_asked_for(object: &kube::api::DynamicObject) -> bool {
+    let annotations = object.metadata.annotations.iter().flatten();
+    annotations.map(|(key, _)| key.as_str()).eq(["windlass.dev/requested-by"])
+}

@@ -169,7 +169,7 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     let run = |variables: &[(&str, &str)]| {
         let always =
             [("TEST_PROXY", &*through), ("TEST_USER", "me"), ("AWS_ENDPOINT_URL_ECR", &*service)];
-        again("as_the_environment_says", always.iter().chain(variables).copied())
+        again("oci::as_the_environment_says", always.iter().chain(variables).copied())
     };
     let keys = |secret| [("AWS_ACCESS_KEY_ID", ACCESS), ("AWS_SECRET_ACCESS_KEY", secret)];
     let (is_fine, said) = run(&keys(SECRET))?;

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long)]
     timings: bool,
     /// How many programs run at once
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=32))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
     /// Run the stories that often, one time after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
@@ -110,10 +110,11 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
     }
     all.extend(plan::units(&scope)?);
     let times = usize::from(options.repeat);
-    timings.jobs("tests, side by side", || jobs::run(all, usize::from(options.jobs)))?;
+    timings.jobs("tests, side by side", |done| jobs::run(all, usize::from(options.jobs), done))?;
     for time in 1..times {
         let name = format!("stories, time {} of {times}", time + 1);
-        timings.jobs(&name, || jobs::run(plan::stories(&scope)?, usize::from(options.jobs)))?;
+        let stories = plan::stories(&scope)?;
+        timings.jobs(&name, |done| jobs::run(stories, usize::from(options.jobs), done))?;
     }
     if has_stories && options.filter.is_none() && selection.is_everything() {
         timings.step("rights that the stories used", || rights::check(recorded.path()))?;

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use crate::cli::windlass;
+use crate::cli::{is_asked_for, windlass};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result<()> {
@@ -36,10 +36,7 @@ async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result
     ensure!(said.code == Some(0) && said.err.contains("Applied revision"), "{said:?}");
     story.await_value("a", "2").await?;
     let object = story.expect(&app).await?;
-    ensure!(
-        object.data["spec"]["suspend"] != true && object.annotations().is_empty(),
-        "{object:?}"
-    );
+    ensure!(object.data["spec"]["suspend"] != true && is_asked_for(&object), "{object:?}");
     let said = windlass(&story, &["resume", "ks/app"])?;
     ensure!(said.code == Some(0) && said.err.contains("is not suspended"), "{said:?}");
 

@@ -24,12 +24,16 @@ pub(crate) async fn await_cause(
         let line = said.out.lines().next().unwrap_or_default().to_owned();
         let is_it = parts.iter().all(|part| line.contains(part.as_str()));
         last = format!("{} {}{}", said.code.unwrap_or_default(), said.out, said.err);
-        Ok(is_it.then_some(()))
+        if !is_it {
+            return Ok(None);
+        }
+        // Another attempt may have begun meanwhile.
+        let why = windlass(story, &["why", object, "-o", "json"])?.json(1)?;
+        last = format!("{why:#}");
+        Ok((why["cause"]["problem"] == problem).then_some(why))
     });
     let found = found.await;
-    found.with_context(|| last)?;
-    let why = windlass(story, &["why", object, "-o", "json"])?.json(1)?;
-    ensure!(why["cause"]["problem"] == problem, "{why:#}");
+    let why = found.with_context(|| last)?;
     ensure!(!why["advice"]["text"].as_str().unwrap_or_default().is_empty(), "{why:#}");
     Ok(())
 }

@@ -27,7 +27,8 @@ fn tier(name: &str, tier: &str) -> String {
 async fn releases_that_selectors_leave_out_stay_until_another_helmfile_selects_them() -> Result<()>
 {
     let story = Story::with_windlass("helmfile-selectors").await?;
-    story.follow("shop", &files(&[tier("web", "front"), tier("db", "back")])).await?;
+    let _upstream =
+        story.follow("shop", &files(&[tier("web", "front"), tier("db", "back")])).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_ready(&shop).await?;
     keep(&story, "shop", json!({"selectors": ["tier=front"]})).await?;

@@ -276,7 +276,7 @@ fn entries_of_a_secrets_data_become_texts() {
     }
 }
 
-/// A key that GnuPG made, of no use anywhere.
+/// A key that GnuPG made, which nothing is encrypted to.
 const PUBLIC_KEY: &str = "\
 -----BEGIN PGP PUBLIC KEY BLOCK-----
 

@@ -27,7 +27,7 @@ pub(crate) struct Charts {
     known: Arc<oci::Known>,
     /// The logins of whoever runs this, if a registry asks for one that the helmfile does not give.
     logins: Option<fn() -> anyhow::Result<Keyring>>,
-    /// Whether buckets are asked as nobody, and not as the environment says.
+    /// Whether buckets are asked anonymously, and not as the environment says.
     is_anonymous: bool,
 }
 
@@ -47,7 +47,7 @@ impl Charts {
         Self { indexes: BTreeMap::new(), reach, known, logins, is_anonymous: false }
     }
 
-    /// Buckets are asked as nobody: whoever names one does not speak for this process.
+    /// Buckets are asked anonymously: whoever names one does not speak for this process.
     #[must_use]
     pub(super) fn anonymous(self) -> Self {
         Self { is_anonymous: true, ..self }

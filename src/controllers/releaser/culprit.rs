@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 /// How long a cause may be, in characters.
 const MAX_TEXT: usize = 500;
 
-/// How many Pods of an object are looked at.
+/// How many Pods of an object are observed.
 const MOST_PODS: usize = 64;
 
 /// For how many of those that are not ready warnings are read.

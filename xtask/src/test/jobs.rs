@@ -75,11 +75,15 @@ impl Tests {
     }
 }
 
-/// Runs all jobs, some at once, in their order. Every job runs, also after a failure.
+/// Runs all jobs, some at once, in their order, and puts down what they came to. Every job runs, also after a failure.
 ///
 /// # Errors
 /// Names the jobs that failed, after their logs were printed.
-pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> anyhow::Result<Vec<Outcome>> {
+pub(super) fn run(
+    jobs: Vec<Job>,
+    at_once: usize,
+    outcomes: &mut Vec<Outcome>,
+) -> anyhow::Result<()> {
     let total = jobs.len();
     let folder = tempfile::tempdir()?;
     let waiting = Mutex::new(jobs.into_iter().enumerate());
@@ -99,7 +103,7 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> anyhow::Result<Vec<Outcome>
             });
         }
     });
-    let outcomes = done.into_inner().unwrap_or_default();
+    *outcomes = done.into_inner().unwrap_or_default();
     let sum = outcomes.iter().fold(Tests::default(), |sum, it| sum.and(it.tests));
     let failed: Vec<&Outcome> = outcomes.iter().filter(|it| it.failure.is_some()).collect();
     for outcome in &failed {
@@ -114,7 +118,7 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> anyhow::Result<Vec<Outcome>
         let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).collect();
         bail!("{} of {total} programs failed: {}", failed.len(), names.join(", "));
     }
-    Ok(outcomes)
+    Ok(())
 }
 
 fn tell(outcome: Option<&Outcome>, done: usize, total: usize) {
@@ -204,7 +208,7 @@ mod tests {
                 ),
             ),
         ];
-        let error = run(jobs, 1).unwrap_err().to_string();
+        let error = run(jobs, 1, &mut Vec::new()).unwrap_err().to_string();
         assert_eq!(error, "1 of 2 programs failed: bad");
         assert!(mark.is_file());
         let outcome = one(shell("bad", "echo so it was; exit 3"), folder.path().join("log"));

@@ -82,13 +82,14 @@ impl Timings {
     pub(super) fn jobs(
         &mut self,
         name: &str,
-        work: impl FnOnce() -> anyhow::Result<Vec<Outcome>>,
+        work: impl FnOnce(&mut Vec<Outcome>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let jobs = self.step(name, work)?;
+        let mut jobs = Vec::new();
+        let outcome = self.step(name, || work(&mut jobs));
         if let Some(last) = self.steps.last_mut() {
             last.jobs = jobs;
         }
-        Ok(())
+        outcome
     }
 
     /// The table; with `has_units` also the crates that took longest.

@@ -8,7 +8,7 @@ use reconcile::Time;
 
 use crate::cluster::Cluster;
 
-/// How many Pods of a workload are looked at.
+/// How many Pods of a workload are observed.
 const MOST_PODS: usize = 256;
 
 /// What an object generated and has failed, as far as the cluster tells: without it, the object is judged by itself.

@@ -1,13 +1,13 @@
 //! What the subjects of CDEvents 0.4.1 have to have, by the type of the event.
 //!
 //! Source: the schemas of cdevents/sdk-go 0.5.0, which says an event again before it compares them: members that no schema
-//! knows are lost, and texts that are empty are absent unless they are required. Formats are not compared.
+//! knows are lost, and strings that are empty are absent unless they are required. Formats are not compared.
 
 use golang::url::Url;
 use serde_json::Value;
 
 use super::super::payload::member;
-use Field::{Filled, Members, OneOf, Purl, Text, Texts, Uri};
+use Field::{Filled, Members, OneOf, Purl, Strings, Text, Uri};
 
 /// A type of event.
 pub(super) struct Type {
@@ -41,14 +41,14 @@ enum Field {
     Text,
     /// A text that is not empty where it is there.
     Filled,
-    /// One of these texts.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
     /// A text that Go reads as a URL.
     Uri,
     /// The URL of a package. Parity(flux): required also where the schemas have it optional.
     Purl,
-    /// A list of texts.
-    Texts,
+    /// A list of strings.
+    Strings,
     /// An object.
     Members(&'static [Member]),
 }
@@ -317,10 +317,10 @@ pub(super) const ALL_TYPES: [Type; 45] = [
         "closed",
         "0.1.0",
         &[
-            may("assignees", Texts),
+            may("assignees", Strings),
             may("creator", Filled),
             may("group", Text),
-            may("labels", Texts),
+            may("labels", Strings),
             may("milestone", Text),
             may("priority", Text),
             needs("resolution", Filled),
@@ -335,10 +335,10 @@ pub(super) const ALL_TYPES: [Type; 45] = [
         "created",
         "0.1.0",
         &[
-            may("assignees", Texts),
+            may("assignees", Strings),
             needs("creator", Filled),
             may("group", Text),
-            may("labels", Texts),
+            may("labels", Strings),
             may("milestone", Text),
             may("priority", Text),
             needs("summary", Text),
@@ -351,10 +351,10 @@ pub(super) const ALL_TYPES: [Type; 45] = [
         "updated",
         "0.1.0",
         &[
-            may("assignees", Texts),
+            may("assignees", Strings),
             may("creator", Filled),
             may("group", Text),
-            may("labels", Texts),
+            may("labels", Strings),
             may("milestone", Text),
             may("priority", Text),
             may("summary", Text),
@@ -407,7 +407,7 @@ impl Member {
             }),
             Uri => text.is_some_and(|text| Url::parse(text.as_bytes()).is_ok()),
             Purl => text.is_some_and(is_purl),
-            Texts => match value {
+            Strings => match value {
                 Value::Null => true,
                 Value::Array(items) => items.iter().all(|it| it.is_string() || it.is_null()),
                 _ => false,
