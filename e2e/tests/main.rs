@@ -10,6 +10,7 @@ mod bucket;
 mod charts;
 mod cli;
 mod clouds;
+mod crd_exports;
 mod faults;
 mod installation;
 mod kinds;

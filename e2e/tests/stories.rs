@@ -9,7 +9,6 @@ mod bad_input;
 mod bucket;
 mod chart_places;
 mod crd_cr_namespace;
-mod crd_exports;
 mod crd_guard;
 mod crd_schemas;
 mod decryption;

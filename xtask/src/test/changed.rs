@@ -26,7 +26,7 @@ const PLACES: [(&str, &[&str]); 41] = [
     ("src/controllers/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("src/controllers/alert", &["notifications::", "services::"]),
     ("src/controllers/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
-    ("src/controllers/crd_guard", &["stories::crd", "releases::crd"]),
+    ("src/controllers/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("src/controllers/delivery", &["notifications::", "services::"]),
     ("src/controllers/external_artifact", &["stories::sources", "references::", "kinds::"]),
     (
@@ -67,7 +67,7 @@ const PLACES: [(&str, &[&str]); 41] = [
     ("src/controllers/receiver", &["notifications::receivers", "releases::webhooks"]),
     ("src/controllers/releaser", &["releases::", "releases_alone::", "cli::"]),
     ("engines/cause/", &["cli::", "notifications::incidents"]),
-    ("engines/crdguard/", &["stories::crd", "releases::crd"]),
+    ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("engines/envsubst/", &["stories::substitution"]),
     ("engines/helm/", &["releases::", "releases_alone::"]),
     ("engines/helmfile/", &["releases::helmfile", "stories::helmfile"]),
@@ -258,7 +258,7 @@ fn concerned(graph: &Graph, paths: &[String]) -> Selection {
 }
 
 /// The modules of stories.
-const MODULES: [&str; 25] = [
+const MODULES: [&str; 26] = [
     "bed::",
     "bootstrap::",
     "bootstrap_at_gitea::",
@@ -266,6 +266,7 @@ const MODULES: [&str; 25] = [
     "charts::",
     "cli::",
     "clouds::",
+    "crd_exports::",
     "faults::",
     "installation::",
     "kinds::",
