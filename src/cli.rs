@@ -264,7 +264,10 @@ fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
     if error.use_stderr()
         && let Some(text) = habits::answer(line)
     {
-        #[expect(clippy::print_stderr, reason = "a command line that is wrong is told to a person")]
+        #[expect(
+            clippy::print_stderr,
+            reason = "an invalid command line is reported on standard error"
+        )]
         {
             eprintln!("windlass: {text}");
         }
@@ -273,7 +276,10 @@ fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
     let Some(text) = is_template.then(|| template::explain_usage(error)).flatten() else {
         error.exit();
     };
-    #[expect(clippy::print_stderr, reason = "a command line that is wrong is told to a person")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "an invalid command line is reported on standard error"
+    )]
     {
         eprintln!("Error: {text}");
     }

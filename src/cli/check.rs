@@ -333,7 +333,7 @@ mod tests {
         found
     }
 
-    /// What is told to be wrong in a cluster that has these objects beside the CRDs.
+    /// The problems that `check` reports in a cluster with these objects beside the CRDs.
     async fn findings(objects: &[Value], flags: &[&str]) -> Vec<String> {
         let crds = crds::all().into_iter().map(|(_, crd)| definition(&crd));
         findings_of(objects.iter().cloned().chain(crds).collect(), flags).await

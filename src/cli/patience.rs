@@ -1,4 +1,4 @@
-//! Waiting for the operator: after some seconds without any reaction, a person is told.
+//! Waiting for the operator: a message says so after some seconds without a reaction.
 //!
 //! Elsewhere: whether an operator holds its Leases (`operator.rs`), what `windlass check` examines (`check.rs`).
 

@@ -113,7 +113,7 @@ impl Binaries {
     }
 
     /// The folder that `$KUBEBUILDER_ASSETS` names; else a new one with links to what is on the `PATH`, if `etcd` and
-    /// `kube-apiserver` are: whoever has these wants no others built. None if nothing is there.
+    /// `kube-apiserver` are among it: then they are used instead of building others. `None` if neither exists.
     ///
     /// # Errors
     /// The links cannot be made.

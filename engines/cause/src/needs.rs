@@ -93,7 +93,7 @@ impl Needs {
             .then(|| format!("kubectl -n {} create {kind} {} {arguments}", id.namespace, id.name))
     }
 
-    /// The command that adds the key to one that is there; none if the key is no plain word, or nobody knows which is meant.
+    /// The command that adds the key to an existing object; `None` if the key needs quoting, or the object is not known.
     pub(crate) fn addition(&self, id: &ObjectId) -> Option<String> {
         let key = self.key.as_deref().filter(|key| is_key(key))?;
         let field = if id.kind == "Secret" { "stringData" } else { "data" };

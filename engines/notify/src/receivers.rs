@@ -164,7 +164,7 @@ pub fn path(token: &[u8], name: &str, namespace: &str) -> String {
     format!("{PATH}{}", hex::encode(digest.finalize()))
 }
 
-/// Whether a token is none: its path can be computed, and signatures of it can be made, by whoever knows the Receiver's name.
+/// Whether a token is empty or blank: anybody who knows the name of the Receiver could compute its path and forge its HMAC.
 fn is_blank(token: &[u8]) -> bool {
     token.trim_ascii().is_empty()
 }

@@ -37,7 +37,7 @@ pub enum RemovalRefused {
     WindowClosed,
 }
 
-/// That something may be removed: whoever removes takes one, and only [`RemovalGate::permit`] makes one.
+/// Permission to remove an object. Functions that remove take one, and only [`RemovalGate::permit`] creates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalPermit {
     cause: RemovalCause,

@@ -226,9 +226,9 @@ pub fn ended(
 
 /// Whether the status tells how an operation ended that is over.
 ///
-/// An installation or upgrade that went well is seen by its revision in the history, or not at all if somebody has changed
-/// what it made: then there is nothing to tell any more. What failed was counted, and must not be counted again, so of that
-/// only the journal says whether it was told.
+/// A successful installation or upgrade is in the history by its revision. If another client has changed its record since,
+/// there is nothing left to report. A failure was counted and must not be counted again, so only the journal says whether a
+/// failure was reported.
 pub fn is_told(status: &Status, record: &Record, journal: &Journal) -> bool {
     let went_well = journal.action.is_release() && journal.failure.is_none();
     let is_changed = record.info.status != Life::Deployed;

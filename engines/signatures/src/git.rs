@@ -229,8 +229,8 @@ impl Signed {
 
     /// Checks that a tag is the one that its signer made.
     ///
-    /// Differs(flux): there the name of the reference, which nobody signs, is not compared with the one in the object: whoever
-    /// may push serves a signed old tag under a new name.
+    /// Differs(flux): Flux does not compare the name of the reference, which is not signed, with the signed name in the tag
+    /// object, so anybody who may push can serve an old signed tag under a new name.
     fn check_name(&self, tag: &Tag<'_>) -> Result<(), String> {
         let lines = self.payload.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
         let name = lines.into_iter().find_map(|line| line.strip_prefix(b"tag "));

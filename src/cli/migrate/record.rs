@@ -98,7 +98,7 @@ impl Record {
         created.map(drop).context("cannot record what Flux has")
     }
 
-    /// The controllers of Flux that acted, as they are told.
+    /// The active controllers of Flux, as messages name them.
     pub(super) fn controllers(&self) -> String {
         let acted = self.replicas.iter().filter(|(_, count)| **count > 0);
         acted.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")

@@ -146,7 +146,7 @@ fn a_wrong_repository_is_one_incident_of_all_that_do_not_find_their_path_in_it()
     assert_eq!(*identity, (id("GitRepository/app"), Problem::Artifact));
     assert_eq!(incident.affected.len(), 118);
     let failure = &incident.failure;
-    assert!(!failure.is_waiting, "it is told as soon as any other failure");
+    assert!(!failure.is_waiting, "it is reported as soon as any other failure");
     assert_eq!(failure.reason, "ArtifactFailed");
     let text = "Kustomization/apps/k000: kustomization path not found: ./deploy";
     assert_eq!(failure.text, text);

@@ -23,7 +23,8 @@ const SUBJECT: Shape =
 /// Accepts a body that is an event. What its context lacks, and the type of its subject, is filled in and does not count; what
 /// it has must be right.
 ///
-/// Differs(flux): there what is filled in is what the event of that type before had, whoever sent it. Each link is read, too.
+/// Differs(flux): Flux's SDK fills in missing fields from the preceding event of that type, whoever sent it, and it also
+/// validates each link.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -95,7 +96,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
     content::check(content, known.content).or_else(|reason| refuse(&reason))
 }
 
-/// Checks what is left of an event of somebody's own type.
+/// Checks the other fields of an event with a custom type.
 fn custom(kind: &str, subject: &Value, content: &Value) -> Result<(), String> {
     const CUSTOM_KIND: &str =
         "^dev\\.cdeventsx\\.[a-zA-Z0-9]+-[a-zA-Z]+\\.[a-zA-Z]+\\.[0-9]\\.[0-9]\\.[0-9]$";

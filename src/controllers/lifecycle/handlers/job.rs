@@ -77,7 +77,7 @@ fn job_name(event: &str) -> String {
 /// Creates the Job of an event in the cluster `target`, or tells how far it is. `event` is as it was seen last in `cluster`.
 ///
 /// # Errors
-/// What is in the way for now.
+/// The API server rejects a request, or another Job has the name; the next check tries again.
 pub(super) async fn check(
     cluster: &Cluster,
     target: &Cluster,

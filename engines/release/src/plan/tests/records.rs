@@ -1,4 +1,4 @@
-//! What becomes of records that somebody left behind: every status × who wrote it × what the HelmRelease knows of it.
+//! Records that another client left behind: each status × its writer × what the status of the HelmRelease has of it.
 
 use super::*;
 use crate::snapshot::{Snapshot, SnapshotAction};
@@ -8,7 +8,7 @@ use crate::snapshot::{Snapshot, SnapshotAction};
 enum Writer {
     /// Helm or helm-controller, which write no journal.
     Helm,
-    /// windlass for this HelmRelease; then somebody changed the record.
+    /// windlass for this HelmRelease; another client changed the record afterwards.
     Own,
     /// windlass for a HelmRelease that is gone.
     Gone,
