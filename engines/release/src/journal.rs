@@ -277,6 +277,38 @@ pub struct Journal {
 pub struct JournalError(String);
 
 impl Journal {
+    /// The journal of an operation that begins: the first attempt, with nothing done, and inputs and plan still to be filled
+    /// in.
+    pub fn begin(id: String, owner: String, action: Action, started: Time) -> Self {
+        Self {
+            id,
+            owner,
+            kube_context: String::new(),
+            action,
+            inputs: String::new(),
+            base: None,
+            target: None,
+            plan: Plan::default(),
+            attempt: 1,
+            failures: 1,
+            force: None,
+            oci_digest: String::new(),
+            origin: Origin::default(),
+            started,
+            since: started,
+            at: 0,
+            hook_uid: None,
+            hook_begun: false,
+            created: Vec::new(),
+            faults: Vec::new(),
+            passed: Vec::new(),
+            answers: Vec::new(),
+            failure: None,
+            ended: None,
+            accounted: false,
+        }
+    }
+
     /// Reads the annotation.
     ///
     /// # Errors

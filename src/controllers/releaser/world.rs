@@ -278,33 +278,16 @@ impl<O: Owner> World<O> {
 
     /// A journal of nothing, for writes that belong to no operation.
     pub(super) fn idle_journal(&self, record: &Record) -> Journal {
-        let (now, desired) = (jiff::Timestamp::now(), self.desired());
+        let desired = self.desired();
+        let now = jiff::Timestamp::now();
         Journal {
-            id: String::new(),
-            owner: desired.owner.clone(),
             kube_context: desired.kube_context.clone(),
-            action: Action::Upgrade,
             inputs: desired.inputs.clone(),
             base: Some(record.version),
-            target: None,
-            plan: release::journal::Plan::default(),
             attempt: 0,
             failures: 0,
-            force: None,
-            oci_digest: String::new(),
-            origin: release::Origin::default(),
-            started: now,
-            since: now,
-            at: 0,
-            hook_uid: None,
-            hook_begun: false,
-            created: Vec::new(),
-            faults: Vec::new(),
-            passed: Vec::new(),
-            answers: Vec::new(),
-            failure: None,
-            ended: None,
             accounted: true,
+            ..Journal::begin(String::new(), desired.owner.clone(), Action::Upgrade, now)
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::journal::{Failure, Passed, Plan};
+use crate::journal::{Failure, Passed};
 use crate::origin::{Origin, Request};
 use crate::record::{HookRun, SUCCEEDED};
 use crate::revisions::Revision;
@@ -28,37 +28,13 @@ fn origin(generation: i64, revision: &str, values: &str) -> Origin {
 }
 
 fn journal(action: Action, origin: Origin) -> Journal {
+    let apply = Passed { task: Stretch::Apply, started: at(103), ended: at(104), failed: false };
     Journal {
-        id: "web.v2.0".to_owned(),
-        owner: "uid".to_owned(),
-        kube_context: String::new(),
-        action,
-        inputs: String::new(),
         base: Some(1),
-        target: None,
-        plan: Plan::default(),
-        attempt: 1,
-        failures: 1,
-        force: None,
-        oci_digest: String::new(),
         origin,
-        started: at(100),
-        since: at(100),
-        at: 0,
-        hook_uid: None,
-        hook_begun: false,
-        created: Vec::new(),
-        faults: Vec::new(),
-        answers: Vec::new(),
-        passed: vec![Passed {
-            task: Stretch::Apply,
-            started: at(103),
-            ended: at(104),
-            failed: false,
-        }],
-        failure: None,
+        passed: vec![apply],
         ended: Some(at(110)),
-        accounted: false,
+        ..Journal::begin("web.v2.0".to_owned(), "uid".to_owned(), action, at(100))
     }
 }
 

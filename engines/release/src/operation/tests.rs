@@ -4,40 +4,14 @@
 use std::time::Duration;
 
 use super::*;
-use crate::journal::{Plan, operation_id};
+use crate::journal::operation_id;
 use crate::revisions::Revisions;
 use crate::step::Step;
 use crate::testing::{hook, record};
 
 fn journal(action: Action) -> Journal {
     let now = Time::UNIX_EPOCH;
-    Journal {
-        id: operation_id("web", 1, action, "", now),
-        owner: String::new(),
-        kube_context: String::new(),
-        action,
-        inputs: String::new(),
-        base: None,
-        target: None,
-        plan: Plan::default(),
-        attempt: 1,
-        failures: 1,
-        force: None,
-        oci_digest: String::new(),
-        origin: crate::origin::Origin::default(),
-        started: now,
-        since: now,
-        at: 0,
-        hook_uid: None,
-        hook_begun: false,
-        created: Vec::new(),
-        faults: Vec::new(),
-        passed: Vec::new(),
-        answers: Vec::new(),
-        failure: None,
-        ended: None,
-        accounted: false,
-    }
+    Journal::begin(operation_id("web", 1, action, "", now), String::new(), action, now)
 }
 
 fn with_hooks() -> Record {

@@ -217,12 +217,9 @@ impl Run<'_> {
             Action::Test => desired.active(status).map_or(0, |active| active.failures),
             action => status.failures_of(action),
         };
-        let name = &desired.target.name;
+        let id = operation_id(&desired.target.name, version, action, &desired.inputs, now);
         Journal {
-            id: operation_id(name, version, action, &desired.inputs, now),
-            owner: desired.owner.clone(),
             kube_context: desired.kube_context.clone(),
-            action,
             inputs: desired.inputs.clone(),
             base,
             target,
@@ -236,18 +233,7 @@ impl Run<'_> {
                 String::new()
             },
             origin: self.origin(),
-            started: now,
-            since: now,
-            at: 0,
-            hook_uid: None,
-            hook_begun: false,
-            created: Vec::new(),
-            faults: Vec::new(),
-            passed: Vec::new(),
-            answers: Vec::new(),
-            failure: None,
-            ended: None,
-            accounted: false,
+            ..Journal::begin(id, desired.owner.clone(), action, now)
         }
     }
 }
