@@ -18,14 +18,15 @@ use testbed::progress;
 
 use crate::rights;
 use build::Build;
+use jobs::Jobs;
 use timings::Timings;
 
 /// What to leave out, and what to run beyond what CI runs.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Also what takes more than two minutes or builds a further Go program: stories with the stock `flux`, with Helm 3,
-    /// with Flux's controllers, with Gitea, with what sops, cosign and Notation encrypt and sign for them, and four times
-    /// as many cuts of the crash law
+    /// with Flux's controllers, with Gitea, with what sops, cosign and Notation encrypt and sign for them, four times as
+    /// many cuts of the crash law, and random input for twenty minutes
     #[arg(long, conflicts_with = "no_cluster")]
     thorough: bool,
     /// Leave out the stories on a control plane
@@ -37,7 +38,8 @@ pub(crate) struct Options {
     /// Also the crates that took longest to compile
     #[arg(long)]
     timings: bool,
-    /// How many programs run at once; stories are sure on two cores with one, and faster with three
+    /// How many programs of stories run at once, beside one that computes; on two cores they are sure with one, and faster
+    /// with three
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
     /// Run the stories that often, one time after the other
@@ -100,21 +102,14 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
         is_thorough: options.thorough,
         requests: recorded.path(),
     };
-    // What takes longest first, so that nothing is waited for alone at the end.
-    let mut all = Vec::new();
-    if has_stories {
-        all.extend(plan::stories(&scope)?);
-    }
-    if options.filter.is_none() && selection.is_everything() {
-        all.extend(plan::beyond_tests(&scope, !options.no_cluster)?);
-    }
-    all.extend(plan::units(&scope)?);
+    let jobs = plan::jobs(&scope, !options.no_cluster)?;
+    let at_once = usize::from(options.jobs);
+    timings.jobs("tests, side by side", |done| jobs::run(jobs, at_once, done))?;
     let times = usize::from(options.repeat);
-    timings.jobs("tests, side by side", |done| jobs::run(all, usize::from(options.jobs), done))?;
     for time in 1..times {
         let name = format!("stories, time {} of {times}", time + 1);
-        let stories = plan::stories(&scope)?;
-        timings.jobs(&name, |done| jobs::run(stories, usize::from(options.jobs), done))?;
+        let stories = Jobs { with_cluster: plan::stories(&scope)?, ..Jobs::default() };
+        timings.jobs(&name, |done| jobs::run(stories, at_once, done))?;
     }
     if has_stories && options.filter.is_none() && selection.is_everything() {
         timings.step("rights that the stories used", || rights::check(recorded.path()))?;

@@ -1,11 +1,14 @@
 //! Programs that run side by side: each with a file for what it says, of which only failures are shown, last.
 //!
-//! Here: a few threads that take one job after the other. Elsewhere: which jobs there are (`plan`), their table (`timings`).
+//! Here: a few threads that take one job after the other; one more takes those that only compute, with less right to the
+//! processors than stories, which wait for servers most of the time. Elsewhere: which jobs there are (`plan`), their table
+//! (`timings`).
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -23,6 +26,15 @@ pub(super) struct Job {
     pub(super) name: String,
     /// The program with all that it is given.
     pub(super) command: Command,
+}
+
+/// The jobs of a run.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    /// Those that need a control plane, and wait for it.
+    pub(super) with_cluster: Vec<Job>,
+    /// Those that only compute.
+    pub(super) computing: Vec<Job>,
 }
 
 /// What a job came to.
@@ -75,32 +87,33 @@ impl Tests {
     }
 }
 
-/// Runs all jobs, some at once, in their order, and puts down what they came to. Every job runs, also after a failure.
+/// Runs all jobs in their order, those with a cluster `at_once`, the others beside them one at a time, and puts down what
+/// they came to. Every job runs, also after a failure.
 ///
 /// # Errors
 /// Names the jobs that failed, after their logs were printed.
-pub(super) fn run(
-    jobs: Vec<Job>,
-    at_once: usize,
-    outcomes: &mut Vec<Outcome>,
-) -> anyhow::Result<()> {
-    let total = jobs.len();
+pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> anyhow::Result<()> {
+    let total = jobs.with_cluster.len() + jobs.computing.len();
     let folder = tempfile::tempdir()?;
-    let waiting = Mutex::new(jobs.into_iter().enumerate());
+    let with_cluster = Mutex::new(jobs.with_cluster.into_iter());
+    let computing = Mutex::new(jobs.computing.into_iter());
+    let number = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
+    let work = |queues: &[&Mutex<std::vec::IntoIter<Job>>]| {
+        let next = || queues.iter().find_map(|queue| queue.lock().ok()?.next());
+        while let Some(job) = next() {
+            let log = folder.path().join(number.fetch_add(1, Ordering::Relaxed).to_string());
+            let outcome = one(job, log);
+            if let Ok(mut done) = done.lock() {
+                done.push(outcome);
+                tell(done.last(), done.len(), total);
+            }
+        }
+    };
     std::thread::scope(|scope| {
+        scope.spawn(|| work(&[&computing]));
         for _ in 0..at_once.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().ok().and_then(|mut waiting| waiting.next());
-                    let Some((index, job)) = next else { break };
-                    let outcome = one(job, folder.path().join(format!("{index}.log")));
-                    if let Ok(mut done) = done.lock() {
-                        done.push(outcome);
-                        tell(done.last(), done.len(), total);
-                    }
-                }
-            });
+            scope.spawn(|| work(&[&with_cluster, &computing]));
         }
     });
     *outcomes = done.into_inner().unwrap_or_default();
@@ -208,6 +221,7 @@ mod tests {
                 ),
             ),
         ];
+        let jobs = Jobs { computing: jobs, ..Jobs::default() };
         let error = run(jobs, 1, &mut Vec::new()).unwrap_err().to_string();
         assert_eq!(error, "1 of 2 programs failed: bad");
         assert!(mark.is_file());

@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 
 use super::build::TestProgram;
 use super::changed::Selection;
-use super::jobs::Job;
+use super::jobs::{Job, Jobs};
 use crate::tool::{CONFORMANCE, STRESS, Tool};
 
 /// The package of the stories.
@@ -29,6 +29,13 @@ const AT_ONCE: &str = "8";
 /// How many cuts of each scenario the sample of the crash law has.
 const CUTS: &str = "4";
 const CUTS_THOROUGH: &str = "16";
+
+/// How long all targets of random input take together, in minutes.
+const FUZZ_MINUTES: &str = "1";
+const FUZZ_MINUTES_THOROUGH: &str = "20";
+
+/// How much stories are preferred to what only computes, as `nice` takes it.
+const NICE: &str = "10";
 
 /// Modules that run first, since they take longest.
 const LONGEST: [&str; 6] =
@@ -48,10 +55,10 @@ fn is_stories(program: &TestProgram) -> bool {
     program.package == STORIES && program.is_integration
 }
 
-fn command(program: &TestProgram) -> anyhow::Result<Command> {
-    let mut command = Command::new(&program.path);
-    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-    command.env(PROGRAM, program_of_windlass()?);
+/// A command to which the stories beside it are preferred.
+fn computing(program: &Path) -> anyhow::Result<Command> {
+    let mut command = Command::new("nice");
+    command.args(["-n", NICE]).arg(program).env(PROGRAM, program_of_windlass()?);
     Ok(command)
 }
 
@@ -60,14 +67,31 @@ fn program_of_windlass() -> anyhow::Result<std::path::PathBuf> {
     Tool("windlass").path()
 }
 
-/// Tests that need no control plane, a job for each program.
+/// All jobs: the stories, what else needs a control plane, and what only computes.
 ///
 /// # Errors
-/// There is no compiler.
-pub(super) fn units(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+/// Something that was compiled is not there.
+pub(super) fn jobs(scope: &Scope<'_>, has_cluster: bool) -> anyhow::Result<Jobs> {
+    let mut jobs = Jobs::default();
+    if has_cluster && scope.selection.has_stories() {
+        jobs.with_cluster = stories(scope)?;
+    }
+    if scope.filter.is_none() && scope.selection.is_everything() {
+        jobs.computing = recorded_and_random(scope)?;
+        if has_cluster {
+            jobs.with_cluster.extend(crashes_and_soak(scope)?);
+        }
+    }
+    jobs.computing.extend(units(scope)?);
+    Ok(jobs)
+}
+
+/// Tests that need no control plane, a job for each program.
+fn units(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
     let programs = scope.tests.iter().filter(|it| !is_stories(it));
     let job = |program: &TestProgram| {
-        let mut command = command(program)?;
+        let mut command = computing(&program.path)?;
+        command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         command.args(scope.filter);
         let target = if program.target == program.package.replace('-', "_")
             || program.target == program.package
@@ -102,9 +126,10 @@ pub(super) fn stories(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
         if names.is_empty() {
             continue;
         }
-        let mut command = command(program)?;
+        let mut command = Command::new(&program.path);
+        command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+        command.env(PROGRAM, program_of_windlass()?).env(REQUESTS, scope.requests);
         command.args(["--test-threads", AT_ONCE, "--exact"]).args(names);
-        command.env(REQUESTS, scope.requests);
         jobs.push(Job { name: format!("stories {module}"), command });
     }
     let place = |job: &Job| {
@@ -125,27 +150,31 @@ fn modules(listed: &str) -> BTreeMap<String, Vec<String>> {
     modules
 }
 
-/// What is no test: recorded charts and overlays, random input, and on a control plane crashes and random operations.
-///
-/// # Errors
-/// A tool is not where cargo puts it.
-pub(super) fn beyond_tests(scope: &Scope<'_>, has_cluster: bool) -> anyhow::Result<Vec<Job>> {
-    let job = |name: &str, tool: Tool, arguments: &[&str]| {
-        let mut command = Command::new(tool.path()?);
-        command.args(arguments);
-        command.env(PROGRAM, program_of_windlass()?);
+/// Recorded charts and overlays, and random input.
+fn recorded_and_random(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+    let mut recorded = computing(&CONFORMANCE.path()?)?;
+    recorded.arg("recorded");
+    let mut random = computing(&STRESS.path()?)?;
+    let minutes = if scope.is_thorough { FUZZ_MINUTES_THOROUGH } else { FUZZ_MINUTES };
+    random.args(["fuzz", "all", "--minutes", minutes]);
+    Ok(vec![
+        Job { name: "our charts and overlays, as recorded".to_owned(), command: recorded },
+        Job { name: "what tenants write, changed at random".to_owned(), command: random },
+    ])
+}
+
+/// On a control plane: crashes and random operations.
+fn crashes_and_soak(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+    let job = |name: &str, arguments: &[&str]| {
+        let mut command = Command::new(STRESS.path()?);
+        command.args(arguments).env(PROGRAM, program_of_windlass()?);
         Ok::<_, anyhow::Error>(Job { name: name.to_owned(), command })
     };
-    let mut jobs = vec![
-        job("our charts and overlays, as recorded", CONFORMANCE, &["recorded"])?,
-        job("what tenants write, changed at random", STRESS, &["fuzz", "all"])?,
-    ];
-    if has_cluster {
-        let cuts = if scope.is_thorough { CUTS_THOROUGH } else { CUTS };
-        jobs.push(job("crash law, a sample", STRESS, &["crash", "--sample", cuts, "--jobs", "3"])?);
-        jobs.push(job("soak, two minutes", STRESS, &["soak", "--minutes", "2"])?);
-    }
-    Ok(jobs)
+    let cuts = if scope.is_thorough { CUTS_THOROUGH } else { CUTS };
+    Ok(vec![
+        job("crash law, a sample", &["crash", "--sample", cuts, "--jobs", "3"])?,
+        job("soak, two minutes", &["soak", "--minutes", "2"])?,
+    ])
 }
 
 #[cfg(test)]
