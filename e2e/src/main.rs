@@ -1,5 +1,4 @@
 //! `cargo xtask cluster`, and programs that are tried on a control plane of their own.
-#![expect(clippy::print_stderr, reason = "a command for people")]
 
 use std::process::ExitCode;
 
@@ -73,11 +72,5 @@ fn run(command: Command) -> anyhow::Result<()> {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{} {error:#}", progress::red("error:"));
-            ExitCode::FAILURE
-        }
-    }
+    progress::exit_code(run(Arguments::parse().command).map(|()| ExitCode::SUCCESS))
 }

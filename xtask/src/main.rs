@@ -86,13 +86,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => named(STRESS, "soak", &arguments),
         Command::Bench(arguments) => named(BENCH, "bench", &arguments),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{} {error:#}", progress::red("error:"));
-            ExitCode::FAILURE
-        }
-    }
+    progress::exit_code(outcome.map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stderr, reason = "this is how long work is shown")]
 
 use std::io::IsTerminal as _;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 fn paint(code: &str, text: &str) -> String {
@@ -53,4 +54,12 @@ pub fn step<T>(name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::
         Err(_) => eprintln!("{} {name} {}", red("✘ failed"), dim(&format!("({took})"))),
     }
     outcome
+}
+
+/// The exit code of a command, whose error is printed.
+pub fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{} {error:#}", red("error:"));
+        ExitCode::FAILURE
+    })
 }

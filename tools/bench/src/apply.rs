@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::arrivals::Arrivals;
 use super::bed::{self, Bed, Target, Who};
-use super::figures::{self, Comparison, Limits, Phase};
-use super::samples;
+use super::figures::{Comparison, Limits, Phase};
+use super::rounds;
 use super::workload::{self, App};
 use e2e::installation::{Seen, Watch};
 use testbed::progress::step;
@@ -40,17 +40,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When something was not applied, or windlass was slower than promised.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut bed = Bed::open(&runtime, &options.target)?;
-    let load = samples::load();
-    let measured = measure(&runtime, &bed, options);
-    let comparison = measured.map_err(|error| bed.explain(error))?;
-    let passes = comparison.passes();
-    figures::print(options.target.output, &[comparison], &load);
-    if !passes {
-        bail!("a promise was not kept");
-    }
-    Ok(())
+    rounds::run(&options.target, |runtime, bed| Ok(vec![measure(runtime, bed, options)?]))
 }
 
 fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {

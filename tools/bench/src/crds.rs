@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::ensure;
 use clap::Args;
 use e2e::git_server::Repository;
 use kube::api::ListParams;
@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 
 use super::arrivals::Arrivals;
 use super::bed::{self, Bed, Target, Who};
-use super::figures::{self, Comparison, Limits, Phase};
-use super::{process, samples, workload};
+use super::figures::{Comparison, Limits, Phase};
+use super::{process, rounds, workload};
 use e2e::installation::{Selection, Watch};
 use testbed::progress::step;
 
@@ -60,18 +60,10 @@ pub(crate) struct Options {
 /// # Errors
 /// When something was not migrated, or windlass took more than promised.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut bed = Bed::open(&runtime, &options.target)?;
-    ensure!(bed.is_windlass(), "only windlass migrates stored objects");
-    let load = samples::load();
-    let measured = measure(&runtime, &bed, options);
-    let comparison = measured.map_err(|error| bed.explain(error))?;
-    let passes = comparison.passes();
-    figures::print(options.target.output, &[comparison], &load);
-    if !passes {
-        bail!("a promise was not kept");
-    }
-    Ok(())
+    rounds::run(&options.target, |runtime, bed| {
+        ensure!(bed.is_windlass(), "only windlass migrates stored objects");
+        Ok(vec![measure(runtime, bed, options)?])
+    })
 }
 
 fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {

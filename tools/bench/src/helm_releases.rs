@@ -8,18 +8,17 @@
 pub(super) mod chart;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::runtime::Runtime;
 
 use self::chart::Origin;
 
-use super::bed::{self, Bed, Reading, Target, Who};
-use super::figures::{self, Comparison, Limits, Phase};
-use super::samples;
-use super::workload::{self, App, NAMESPACE};
+use super::bed::{self, Bed, Reading, Who};
+use super::figures::{Comparison, Limits, Phase};
+use super::rounds::{self, RawRound, Rounds};
+use super::workload::{App, NAMESPACE};
 use e2e::installation::{Seen, Watch};
 use testbed::progress::step;
 
@@ -45,63 +44,31 @@ const OBJECTS: usize = 3;
 /// How much is measured how often.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How many HelmReleases
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=2000))]
-    count: u16,
-    /// They wait until their Deployments are available; so does the raw client, by one watch
-    #[arg(long)]
-    wait: bool,
     /// The chart is in a HelmRepository, and each HelmRelease has a HelmChart by `spec.chart`; else all name one HelmChart
     /// of a GitRepository
     #[arg(long)]
     chart_template: bool,
-    /// Then release a new version of the chart, and measure until every HelmRelease has it
-    #[arg(long)]
-    update: bool,
-    /// How often each of both does it
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: u16,
-    /// Without the raw client, since another operator is compared with
-    #[arg(skip)]
-    is_alone: bool,
     #[command(flatten)]
-    target: Target,
+    rounds: Rounds,
 }
 
 impl Options {
     /// One install of so many that wait, by the operator alone.
     pub(super) fn alone(count: u16) -> Self {
-        Self {
-            count,
-            wait: true,
-            update: false,
-            rounds: 1,
-            is_alone: true,
-            target: Target::default(),
-            chart_template: true,
-        }
-    }
-
-    fn sides(&self) -> &'static [Who] {
-        if self.is_alone { &[Who::Operator] } else { &[Who::Raw, Who::Operator] }
-    }
-
-    /// How long a piece of work may take; an operator that polls and does little at once needs long.
-    fn limit(&self) -> Duration {
-        Duration::from_secs(120 + 3 * u64::from(self.count))
+        Self { rounds: Rounds::alone(count), chart_template: true }
     }
 
     /// What an install may take, and what an update.
     fn limits(&self) -> [Limits; 2] {
-        let peak = (self.count <= 500).then_some(PEAK);
+        let peak = (self.rounds.count <= 500).then_some(PEAK);
         if self.chart_template {
-            let cpu = (self.count <= 500).then_some(WITH_TEMPLATE);
-            let seconds = (self.count <= 500).then_some(SECONDS);
+            let cpu = (self.rounds.count <= 500).then_some(WITH_TEMPLATE);
+            let seconds = (self.rounds.count <= 500).then_some(SECONDS);
             let limits = |total| Limits { total, cpu, peak, ..Limits::default() };
             return [limits(seconds.map(|it| it.0)), limits(seconds.map(|it| it.1))];
         }
-        let cpu = (self.count <= 100 && self.wait).then_some(HUNDRED);
-        let ratio = self.wait.then_some(PROMISE);
+        let cpu = (self.rounds.count <= 100 && self.rounds.wait).then_some(HUNDRED);
+        let ratio = self.rounds.wait.then_some(PROMISE);
         let install = Limits { ratio, cpu, peak, ..Limits::default() };
         [install, Limits { peak, ..Limits::default() }]
     }
@@ -112,17 +79,7 @@ impl Options {
 /// # Errors
 /// When something was not released, or windlass took more than promised.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut bed = Bed::open(&runtime, &options.target)?;
-    let load = samples::load();
-    let measured = measure(&runtime, &bed, options);
-    let comparisons = measured.map_err(|error| bed.explain(error))?;
-    let passes = comparisons.iter().all(Comparison::passes);
-    figures::print(options.target.output, &comparisons, &load);
-    if !passes {
-        bail!("a promise was not kept");
-    }
-    Ok(())
+    rounds::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
 }
 
 /// Measures on a bed that is there.
@@ -134,8 +91,8 @@ pub(super) fn measure(
     bed: &Bed,
     options: &Options,
 ) -> anyhow::Result<Vec<Comparison>> {
-    let count = usize::from(options.count);
-    let waiting = if options.wait { "until ready" } else { "without waiting" };
+    let count = usize::from(options.rounds.count);
+    let waiting = if options.rounds.wait { "until ready" } else { "without waiting" };
     let limits = if bed.is_windlass() { options.limits() } else { Default::default() };
     let with = if options.chart_template { " with a HelmChart each" } else { "" };
     let title =
@@ -146,7 +103,7 @@ pub(super) fn measure(
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
-            if !options.is_alone {
+            if !options.rounds.is_alone {
                 Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
             }
             let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
@@ -154,14 +111,14 @@ pub(super) fn measure(
             operator.remove().await
         })
     })?;
-    for round in 1..=options.rounds {
-        for &who in options.sides() {
+    for round in 1..=options.rounds.rounds {
+        for &who in options.rounds.sides() {
             let name = if who == Who::Raw { "raw client" } else { "operator" };
             step(&format!("round {round}: {name}"), || {
                 runtime.block_on(async {
                     let side = Side::prepare(bed, options, who, round, count).await?;
                     install.add(who, side.install().await?);
-                    if options.update {
+                    if options.rounds.update {
                         update.add(who, side.update().await?);
                     }
                     side.remove().await
@@ -171,7 +128,7 @@ pub(super) fn measure(
     }
     runtime.block_on(bed.leave())?;
     let mut all = vec![install];
-    all.extend(options.update.then_some(update));
+    all.extend(options.rounds.update.then_some(update));
     Ok(all)
 }
 
@@ -195,13 +152,7 @@ impl<'a> Side<'a> {
         count: usize,
     ) -> anyhow::Result<Self> {
         let work = format!("hr-{}", bed.work(who, round));
-        let app = |number: usize| {
-            let name = format!("{work}-{number:04}");
-            App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
-        };
-        let apps: Vec<App> = (1..=count).map(app).collect();
-        let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
-        bed.create_namespaces(&names).await?;
+        let apps = rounds::apps(bed, &work, count).await?;
         let origin = match options.chart_template {
             true => Origin::web().await?,
             false => Origin::Git(bed.git()?.repository(&work)?),
@@ -223,25 +174,12 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Applies the objects as fast as can be and, if asked to, waits for them.
+    /// Applies a version of the objects by the raw client.
     async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
-        let manifests: Vec<String> =
-            self.apps.iter().map(|app| chart::manifests(app, version)).collect();
-        let objects = bed::prepare(&manifests)?;
-        let mut watch = self.bed.watch_deployments(&self.work).await?;
-        let image = workload::image(version);
-        let before = self.bed.read(self.who)?;
-        let begun = Instant::now();
-        let mut times = self.bed.raw().apply(&objects).await?;
-        if self.options.wait {
-            let is_new = |seen: &Seen| {
-                seen.value("/spec/template/spec/containers/0/image") == image.as_str()
-            };
-            let done = bed::rollouts(&mut watch, self.apps.len(), is_new).await?;
-            times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
-        }
-        self.bed.settle(&self.work, self.apps.len()).await?;
-        self.bed.spent(&before, times)
+        let manifests = self.apps.iter().map(|app| chart::manifests(app, version)).collect();
+        let waits = self.options.rounds.wait;
+        let deployments = self.apps.len();
+        RawRound { work: &self.work, deployments, version, manifests, waits }.apply(self.bed).await
     }
 
     async fn release(&self) -> anyhow::Result<Phase> {
@@ -251,7 +189,7 @@ impl<'a> Side<'a> {
         if !self.options.chart_template {
             self.bed.apply(&[chart::helm_chart(&self.work)]).await?;
             let is_packed = |seen: &Seen| seen.is("HelmChart", &self.work) && seen.is_ready();
-            watch.until("the chart", self.options.limit(), is_packed).await?;
+            watch.until("the chart", self.options.rounds.limit(), is_packed).await?;
         }
         let releases = bed::prepare(&self.releases(1))?;
         let before = self.bed.read(self.who)?;
@@ -288,7 +226,7 @@ impl<'a> Side<'a> {
         before: &Reading,
     ) -> anyhow::Result<Phase> {
         let mut ready = BTreeMap::new();
-        let deadline = begun + self.options.limit();
+        let deadline = begun + self.options.rounds.limit();
         let wanted = chart::version(version);
         while ready.len() < self.apps.len() {
             let what = format!("the releases ({} of {} are there)", ready.len(), self.apps.len());
@@ -317,7 +255,7 @@ impl<'a> Side<'a> {
     }
 
     fn releases(&self, version: u32) -> Vec<String> {
-        let (work, without) = (&self.work, !self.options.wait);
+        let (work, without) = (&self.work, !self.options.rounds.wait);
         let chart = match self.options.chart_template {
             true => chart::template(work, version),
             false => format!("chartRef: {{kind: HelmChart, name: {work}}}"),

@@ -17,6 +17,7 @@ use super::bed::{self, Bed, Target, Who};
 use super::figures::{self, Comparison, Limits, Output, Phase};
 use super::helm_releases::chart;
 use super::idle::Heard;
+use super::rounds::{self, RawRound};
 use super::samples;
 use super::workload::{self, App, NAMESPACE};
 use e2e::installation::{Seen, Selection, Watch};
@@ -166,13 +167,7 @@ struct Side<'a> {
 impl<'a> Side<'a> {
     async fn prepare(bed: &'a Bed, who: Who, round: u16, count: usize) -> anyhow::Result<Self> {
         let work = format!("hf-{}", bed.work(who, round));
-        let app = |number: usize| {
-            let name = format!("{work}-{number:04}");
-            App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
-        };
-        let apps: Vec<App> = (1..=count).map(app).collect();
-        let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
-        bed.create_namespaces(&names).await?;
+        let apps = rounds::apps(bed, &work, count).await?;
         let repository = bed.git()?.repository(&work)?;
         Ok(Self { bed, who, work, apps, repository })
     }
@@ -184,18 +179,13 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Applies the objects as fast as can be, and waits for them by one watch.
+    /// Applies the objects by the raw client, and waits for them.
     async fn raw(&self) -> anyhow::Result<Phase> {
-        let manifests: Vec<String> = self.apps.iter().map(|app| chart::manifests(app, 1)).collect();
-        let objects = bed::prepare(&manifests)?;
-        let mut watch = self.bed.watch_deployments(&self.work).await?;
-        let before = self.bed.read(self.who)?;
-        let begun = Instant::now();
-        self.bed.raw().apply(&objects).await?;
-        let done = bed::rollouts(&mut watch, self.apps.len(), |_| true).await?;
-        let times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
-        self.bed.settle(&self.work, self.apps.len()).await?;
-        self.bed.spent(&before, times)
+        let manifests = self.apps.iter().map(|app| chart::manifests(app, 1)).collect();
+        let deployments = self.apps.len();
+        RawRound { work: &self.work, deployments, version: 1, manifests, waits: true }
+            .apply(self.bed)
+            .await
     }
 
     /// The source is there before; the time is from the Helmfile's creation until it is Ready.
@@ -204,13 +194,13 @@ impl<'a> Side<'a> {
         let mut watch = Watch::begin(self.bed.client(), &[bed::sources(), helmfiles()]).await?;
         self.bed.apply(&[self.source()?]).await?;
         let is_fetched = |seen: &Seen| seen.name == self.work && seen.has_fetched(&commit);
-        watch.until("the source", self.limit(), is_fetched).await?;
+        watch.until("the source", rounds::limit(self.apps.len()), is_fetched).await?;
         let helmfile = bed::prepare(&[self.helmfile()])?;
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         self.bed.raw().apply(&helmfile).await?;
         let is_done = |seen: &Seen| seen.is("Helmfile", &self.work) && seen.is_ready();
-        let seen = watch.until("the releases", self.limit(), is_done).await?;
+        let seen = watch.until("the releases", rounds::limit(self.apps.len()), is_done).await?;
         let time = seen.at.saturating_duration_since(begun);
         self.bed.settle(&self.work, self.apps.len()).await?;
         self.bed.spent(&before, vec![time])
@@ -261,11 +251,6 @@ spec:
             return Ok(());
         }
         self.bed.remove_all(&[self.helmfile()], &[self.source()?], &helmfiles()).await
-    }
-
-    /// How long a piece of work may take.
-    fn limit(&self) -> Duration {
-        Duration::from_secs(120 + 3 * self.apps.len() as u64)
     }
 }
 

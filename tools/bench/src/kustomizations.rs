@@ -5,18 +5,17 @@
 //! Elsewhere: the objects (`super::workload`), costs (`super::bed`), the verdict (`super::figures`).
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use e2e::git_server::Repository;
 use tokio::runtime::Runtime;
 
 use super::apply::PROMISE;
 use super::arrivals::Arrivals;
-use super::bed::{self, Bed, Target, Who};
-use super::figures::{self, Comparison, Limits, Phase};
-use super::samples;
+use super::bed::{self, Bed, Who};
+use super::figures::{Comparison, Limits, Phase};
+use super::rounds::{self, RawRound, Rounds};
 use super::workload::{self, App};
 use e2e::installation::{Seen, Watch};
 use testbed::progress::step;
@@ -36,56 +35,24 @@ enum Begin {
 /// How much is measured how often.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How many Kustomizations
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=2000))]
-    count: u16,
-    /// They wait until their Deployments are available; so does the raw client, by one watch
-    #[arg(long)]
-    wait: bool,
-    /// Then make a commit that changes every object, and measure from its artifact on
-    #[arg(long)]
-    update: bool,
     /// What an installation begins with
     #[arg(long, value_enum, default_value_t = Begin::Kustomizations)]
     from: Begin,
-    /// How often each of both does it
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: u16,
-    /// Without the raw client, since another operator is compared with
-    #[arg(skip)]
-    is_alone: bool,
     #[command(flatten)]
-    target: Target,
+    rounds: Rounds,
 }
 
 impl Options {
     /// One install of so many that wait, by the operator alone.
     pub(super) fn alone(count: u16) -> Self {
-        Self {
-            count,
-            wait: true,
-            update: false,
-            rounds: 1,
-            is_alone: true,
-            target: Target::default(),
-            from: Begin::Kustomizations,
-        }
-    }
-
-    fn sides(&self) -> &'static [Who] {
-        if self.is_alone { &[Who::Operator] } else { &[Who::Raw, Who::Operator] }
-    }
-
-    /// How long a piece of work may take; an operator that polls and does little at once needs long.
-    fn limit(&self) -> Duration {
-        Duration::from_secs(120 + 3 * u64::from(self.count))
+        Self { rounds: Rounds::alone(count), from: Begin::Kustomizations }
     }
 
     fn limits(&self) -> Limits {
-        let is_promised = self.count <= 100 && self.wait;
+        let is_promised = self.rounds.count <= 100 && self.rounds.wait;
         Limits {
             // Without waiting the raw client is done before Pods are; nothing is promised about that.
-            ratio: self.wait.then_some(PROMISE),
+            ratio: self.rounds.wait.then_some(PROMISE),
             cpu: is_promised.then_some(HUNDRED.0),
             peak: is_promised.then_some(HUNDRED.1),
             ..Limits::default()
@@ -98,17 +65,7 @@ impl Options {
 /// # Errors
 /// When something was not applied, or windlass took more than promised.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut bed = Bed::open(&runtime, &options.target)?;
-    let load = samples::load();
-    let measured = measure(&runtime, &bed, options);
-    let comparisons = measured.map_err(|error| bed.explain(error))?;
-    let passes = comparisons.iter().all(Comparison::passes);
-    figures::print(options.target.output, &comparisons, &load);
-    if !passes {
-        bail!("a promise was not kept");
-    }
-    Ok(())
+    rounds::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
 }
 
 /// Measures on a bed that is there.
@@ -120,8 +77,8 @@ pub(super) fn measure(
     bed: &Bed,
     options: &Options,
 ) -> anyhow::Result<Vec<Comparison>> {
-    let count = usize::from(options.count);
-    let waiting = if options.wait { "until healthy" } else { "without waiting for health" };
+    let count = usize::from(options.rounds.count);
+    let waiting = if options.rounds.wait { "until healthy" } else { "without waiting for health" };
     let limits = if bed.is_windlass() { options.limits() } else { Limits::default() };
     let title = |what: &str| format!("{count} Kustomizations of 2 objects, {what}, {waiting}");
     let mut install = Comparison::new(title("install"), count * 2, limits);
@@ -130,7 +87,7 @@ pub(super) fn measure(
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
-            if !options.is_alone {
+            if !options.rounds.is_alone {
                 Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
             }
             let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
@@ -138,11 +95,11 @@ pub(super) fn measure(
             operator.remove().await
         })
     })?;
-    for round in 1..=options.rounds {
+    for round in 1..=options.rounds.rounds {
         let sides = step(&format!("round {round}: namespaces"), || {
             runtime.block_on(async {
                 let mut sides = Vec::new();
-                for &who in options.sides() {
+                for &who in options.rounds.sides() {
                     sides.push(Side::prepare(bed, options, who, round, count).await?);
                 }
                 Ok(sides)
@@ -154,7 +111,7 @@ pub(super) fn measure(
                 Ok(())
             })?;
         }
-        for side in sides.iter().filter(|_| options.update) {
+        for side in sides.iter().filter(|_| options.rounds.update) {
             step(&format!("round {round}: {}, update", side.name()), || {
                 update.add(side.who, runtime.block_on(side.update())?);
                 Ok(())
@@ -167,7 +124,7 @@ pub(super) fn measure(
     }
     runtime.block_on(bed.leave())?;
     let mut all = vec![install];
-    all.extend(options.update.then_some(update));
+    all.extend(options.rounds.update.then_some(update));
     Ok(all)
 }
 
@@ -192,13 +149,7 @@ impl<'a> Side<'a> {
         count: usize,
     ) -> anyhow::Result<Self> {
         let work = bed.work(who, round);
-        let app = |number: usize| {
-            let name = format!("{work}-{number:04}");
-            App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
-        };
-        let apps: Vec<App> = (1..=count).map(app).collect();
-        let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
-        bed.create_namespaces(&names).await?;
+        let apps = rounds::apps(bed, &work, count).await?;
         let repository = bed.git()?.repository(&work)?;
         Ok(Self { bed, options, who, work, apps, repository })
     }
@@ -229,30 +180,19 @@ impl<'a> Side<'a> {
         self.bed.spent(&before, arrivals.since(arrivals.fetched))
     }
 
-    /// Applies a version of the objects as fast as can be and, if asked to, waits for them.
+    /// Applies a version of the objects by the raw client.
     async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
-        let objects = bed::prepare(&self.manifests(version))?;
-        let mut watch = self.bed.watch_deployments(&self.work).await?;
-        let image = workload::image(version);
-        let before = self.bed.read(self.who)?;
-        let begun = Instant::now();
-        let mut times = self.bed.raw().apply(&objects).await?;
-        if self.options.wait {
-            let is_new = |seen: &Seen| {
-                seen.value("/spec/template/spec/containers/0/image") == image.as_str()
-            };
-            let done = bed::rollouts(&mut watch, self.apps.len(), is_new).await?;
-            times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
-        }
-        self.bed.settle(&self.work, self.apps.len()).await?;
-        self.bed.spent(&before, times)
+        let manifests = self.manifests(version);
+        let waits = self.options.rounds.wait;
+        let deployments = self.apps.len();
+        RawRound { work: &self.work, deployments, version, manifests, waits }.apply(self.bed).await
     }
 
     async fn install_kustomizations(&self) -> anyhow::Result<Phase> {
         let commit = self.commit(1)?;
         self.bed.apply(&[self.source()?]).await?;
         let is_there = |seen: &Seen| seen.kind == "GitRepository" && seen.has_fetched(&commit);
-        self.watch().await?.until("the artifact", self.options.limit(), is_there).await?;
+        self.watch().await?.until("the artifact", self.options.rounds.limit(), is_there).await?;
         let kustomizations = bed::prepare(&self.kustomizations())?;
         let mut watch = self.watch().await?;
         let before = self.bed.read(self.who)?;
@@ -268,7 +208,7 @@ impl<'a> Side<'a> {
         let mut watch = self.watch().await?;
         self.bed.apply(&self.kustomizations()).await?;
         let mut told = BTreeSet::new();
-        let deadline = Instant::now() + self.options.limit();
+        let deadline = Instant::now() + self.options.rounds.limit();
         while told.len() < self.apps.len() {
             let seen = watch.next("the Kustomizations to wait for their source", deadline).await?;
             if !seen.message().is_empty() {
@@ -295,7 +235,7 @@ impl<'a> Side<'a> {
     }
 
     async fn arrivals(&self, commit: &str, watch: &mut Watch) -> anyhow::Result<Arrivals> {
-        Arrivals::of(commit, self.apps.len(), watch, self.options.limit()).await
+        Arrivals::of(commit, self.apps.len(), watch, self.options.rounds.limit()).await
     }
 
     fn commit(&self, version: u32) -> anyhow::Result<String> {
@@ -315,7 +255,7 @@ impl<'a> Side<'a> {
     }
 
     fn kustomizations(&self) -> Vec<String> {
-        let (source, wait) = (&self.work, self.options.wait);
+        let (source, wait) = (&self.work, self.options.rounds.wait);
         let one = |app: &App| workload::kustomization(&app.name, source, &app.name, "10m", wait);
         self.apps.iter().map(one).collect()
     }

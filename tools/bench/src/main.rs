@@ -2,13 +2,8 @@
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
 //! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `notify`, `receive`,
-//! `trust`, `versus`),
-//! with what (`bed`, `raw`, `workload`, `chain`), how it is counted (`arrivals`, `process`, `audit`, `beside`), what the numbers
-//! come to (`samples`, `figures`).
-#![expect(
-    clippy::print_stderr,
-    reason = "commands for people; results that are data go to standard output"
-)]
+//! `trust`, `versus`), with what (`bed`, `raw`, `rounds`, `workload`, `chain`), how it is counted (`arrivals`, `process`,
+//! `audit`, `beside`), what the numbers come to (`samples`, `figures`).
 
 mod apply;
 mod arrivals;
@@ -30,6 +25,7 @@ mod notify;
 mod process;
 mod raw;
 mod receive;
+mod rounds;
 mod samples;
 mod settle;
 mod sources;
@@ -46,7 +42,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use e2e::installation::{Build, make_packages};
 use e2e::measured;
-use testbed::progress::{red, step};
+use testbed::progress::{self, step};
 use testbed::released;
 
 #[derive(Debug, Parser)]
@@ -152,13 +148,7 @@ fn main() -> ExitCode {
         Command::Bench { command } => run(&command).map(|()| ExitCode::SUCCESS),
         Command::Measured(options) => measured::run(&options),
     };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("{} {error:#}", red("error:"));
-            ExitCode::FAILURE
-        }
-    }
+    progress::exit_code(outcome)
 }
 
 #[cfg(test)]

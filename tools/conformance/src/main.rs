@@ -1,12 +1,11 @@
 //! `cargo xtask conformance`, `compare` and `oracle`.
-#![expect(clippy::print_stderr, reason = "a command for people")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use conformance::{compare, replay};
-use testbed::progress::red;
+use testbed::progress;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -39,13 +38,7 @@ fn main() -> ExitCode {
         Command::Compare { command } => compare::run(&command),
         Command::Recorded => compare::recorded(),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{} {error:#}", red("error:"));
-            ExitCode::FAILURE
-        }
-    }
+    progress::exit_code(outcome.map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]

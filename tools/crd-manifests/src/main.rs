@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
-use testbed::progress::red;
-use testbed::root;
+use testbed::{progress, root};
 
 /// Where they are: in the chart, which cannot have files from elsewhere.
 const FOLDER: &str = "deploy/chart/files/crds";
@@ -99,13 +98,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run(Options::parse().check) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{} {error:#}", red("error:"));
-            ExitCode::FAILURE
-        }
-    }
+    progress::exit_code(run(Options::parse().check).map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use e2e::git_server::Repository;
 use tokio::runtime::Runtime;
 
 use e2e::installation::{Build, Installation};
-use testbed::progress::{bold, dim, green, red, spell};
+use testbed::progress::{self, bold, dim, green, spell};
 
 use narration::{output, title, typed};
 
@@ -162,13 +162,7 @@ impl Demo {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{} {error:#}", red("error:"));
-            ExitCode::FAILURE
-        }
-    }
+    progress::exit_code(run(&Options::parse()).map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]

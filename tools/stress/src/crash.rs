@@ -12,13 +12,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use futures::StreamExt as _;
+use futures::future::LocalBoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Runtime;
 
 use attempt::{Outcome, attempt};
 use e2e::installation;
 use points::{Point, Sample};
 use scenario::Scenario;
+use scenario::crds::Definitions;
+use scenario::helm_release::HelmReleases;
+use scenario::helmfile::Helmfiles;
+use scenario::kustomization::Kustomizations;
+use scenario::lifecycle::Lifecycles;
 use testbed::machine;
 use testbed::progress::{dim, green, red, spell, step};
 
@@ -56,16 +62,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     step("what the machine needs", machine::ensure)?;
     step("windlass itself", || installation::make(installation::Build::Debug))?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let chosen = scenario::all().into_iter();
-    let chosen: Vec<_> = chosen
-        .filter(|new| options.scenario.as_deref().is_none_or(|name| name == new().name()))
-        .collect();
+    let is_wanted = |it: &Entry| options.scenario.as_deref().is_none_or(|name| name == it.name);
+    let chosen: Vec<Entry> = entries().into_iter().filter(is_wanted).collect();
     ensure!(!chosen.is_empty(), "there is no scenario of this name");
-    let (mut points, mut violations) = (0, Vec::new());
-    for new in chosen {
-        let (tried, found) = runtime.block_on(explore(new, options))?;
-        points += tried;
-        violations.extend(found);
+    let mut points = 0;
+    let mut violations = Vec::new();
+    for entry in chosen {
+        let explored = runtime.block_on((entry.explore)(options))?;
+        points += explored.points;
+        violations.extend(explored.violations);
     }
     let count = violations.len();
     eprintln!("{points} cut points, {count} violations");
@@ -76,14 +81,39 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-type New = fn() -> Box<dyn Scenario>;
+/// A scenario, and what tries it.
+struct Entry {
+    name: &'static str,
+    explore: for<'a> fn(&'a Options) -> LocalBoxFuture<'a, anyhow::Result<Explored>>,
+}
 
-/// One scenario without a cut, then with each; returns the number of cut points and what went wrong.
-async fn explore(new: New, options: &Options) -> anyhow::Result<(usize, Vec<String>)> {
+/// What trying a scenario came to.
+struct Explored {
+    /// How many cut points there were.
+    points: usize,
+    violations: Vec<String>,
+}
+
+/// Every scenario.
+fn entries() -> [Entry; 5] {
+    [
+        entry::<Kustomizations>(),
+        entry::<HelmReleases>(),
+        entry::<Helmfiles>(),
+        entry::<Lifecycles>(),
+        entry::<Definitions>(),
+    ]
+}
+
+fn entry<S: Scenario + 'static>() -> Entry {
+    Entry { name: S::NAME, explore: |options| explore::<S>(options).boxed_local() }
+}
+
+/// One scenario without a cut, then with each.
+async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<Explored> {
     let begun = Instant::now();
-    let name = new().name();
-    let usual =
-        attempt(new(), None, None).await.with_context(|| format!("{name}, without a cut"))?;
+    let name = S::NAME;
+    let usual = attempt::<S>(None, None).await.with_context(|| format!("{name}, without a cut"))?;
     ensure!(
         usual.violations.is_empty(),
         "{name} goes wrong without a cut:\n{}\n{}",
@@ -100,7 +130,7 @@ async fn explore(new: New, options: &Options) -> anyhow::Result<(usize, Vec<Stri
     let usual = &usual.snapshots;
     let runs = points
         .into_iter()
-        .map(|point| async move { (point, attempt(new(), Some(point), Some(usual)).await) });
+        .map(|point| async move { (point, attempt::<S>(Some(point), Some(usual)).await) });
     let mut runs = futures::stream::iter(runs).buffer_unordered(options.jobs.into());
     let (mut violations, mut slowest, mut done) = (Vec::new(), Duration::ZERO, 0);
     while let Some((point, outcome)) = runs.next().await {
@@ -116,7 +146,7 @@ async fn explore(new: New, options: &Options) -> anyhow::Result<(usize, Vec<Stri
         spell(begun.elapsed()),
         spell(slowest)
     );
-    Ok((total, violations))
+    Ok(Explored { points: total, violations })
 }
 
 /// Prints one line of the table; returns what went wrong.

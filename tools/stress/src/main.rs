@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::measured;
-use testbed::progress::red;
+use testbed::progress;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -49,13 +49,7 @@ fn main() -> ExitCode {
         Command::Fuzz { command } => fuzz::run(&command),
         Command::Measured(options) => measured::run(&options),
     };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("{} {error:#}", red("error:"));
-            ExitCode::FAILURE
-        }
-    }
+    progress::exit_code(outcome)
 }
 
 #[cfg(test)]

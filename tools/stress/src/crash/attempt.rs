@@ -43,8 +43,8 @@ pub(super) struct Outcome {
     pub(super) recovery: Duration,
 }
 
-struct Run {
-    scenario: Box<dyn Scenario>,
+struct Run<S> {
+    scenario: S,
     stage: Stage,
     proxy: ApiProxy,
     windlass: Windlass,
@@ -65,8 +65,7 @@ struct Run {
 ///
 /// # Errors
 /// When the bed fails; what windlass does wrong is in the outcome.
-pub(super) async fn attempt(
-    scenario: Box<dyn Scenario>,
+pub(super) async fn attempt<S: Scenario>(
     point: Option<Point>,
     usual: Option<&Vec<Snapshot>>,
 ) -> anyhow::Result<Outcome> {
@@ -76,7 +75,7 @@ pub(super) async fn attempt(
     let windlass = Windlass::start_for(&stage.story, &[&proxy.flag()]).await?;
     let cut = point.map(|point| proxy.cut_at(point.number, point.moment));
     let mut run = Run {
-        scenario,
+        scenario: S::default(),
         stage,
         proxy,
         windlass,
@@ -89,7 +88,7 @@ pub(super) async fn attempt(
         violations: Vec::new(),
     };
     let (mut snapshots, mut log) = (Vec::new(), String::new());
-    for (act, name) in run.scenario.acts().iter().enumerate() {
+    for (act, name) in S::ACTS.iter().enumerate() {
         let expected = usual.and_then(|usual| usual.get(act));
         let played = run.play(act, expected).await.with_context(|| format!("act `{name}`"))?;
         snapshots.extend(played);
@@ -115,7 +114,7 @@ pub(super) async fn attempt(
     Ok(outcome)
 }
 
-impl Run {
+impl<S: Scenario> Run<S> {
     /// Begins an act and waits for its end; none when it does not come.
     async fn play(
         &mut self,
@@ -197,7 +196,7 @@ impl Run {
         let kinds = self.scenario.kinds(&story.namespace);
         let owner = self.scenario.owner();
         let live = live(&story.client, &kinds, &owner, &story.namespace).await?;
-        if self.scenario.records_first() {
+        if S::RECORDS_FIRST {
             let recorded = recorded(&story.client, &owner, &story.namespace).await?;
             let lost = unrecorded(&live, &recorded, &owner);
             self.violations.extend(lost.iter().map(|it| format!("at the cut {it}")));

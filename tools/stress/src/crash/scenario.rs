@@ -1,51 +1,39 @@
 //! The work that is cut into. An operation that windlass learns gets a scenario here.
 //!
-//! Here: the list, and what a scenario is played on. Elsewhere: the scenarios themselves.
+//! Here: what a scenario is, and what it is played on. Elsewhere: the scenarios themselves, their list (`super`).
 
-mod crds;
-mod helm_release;
-mod helmfile;
-mod kustomization;
-mod lifecycle;
+pub(super) mod crds;
+pub(super) mod helm_release;
+pub(super) mod helmfile;
+pub(super) mod kustomization;
+pub(super) mod lifecycle;
 
 use e2e::git_server::{Access, GitServer, Repository};
 use e2e::harness::{Story, Target};
-use futures::future::LocalBoxFuture;
 use kube::core::ApiResource;
+use serde_json::json;
 
 use crate::ownership::Owner;
 
-/// Every scenario.
-pub(super) fn all() -> Vec<fn() -> Box<dyn Scenario>> {
-    vec![
-        || Box::new(kustomization::Kustomizations),
-        || Box::new(helm_release::HelmReleases),
-        || Box::new(helmfile::Helmfiles),
-        || Box::new(lifecycle::Lifecycles),
-        || Box::new(crds::Definitions::default()),
-    ]
-}
+/// The GitRepository of every scenario.
+pub(super) const SOURCE_NAME: &str = "work";
 
 /// Work in acts. Each act is begun by a user, and done by windlass however often it dies.
-pub(super) trait Scenario {
+pub(super) trait Scenario: Default {
     /// What `--scenario` calls it.
-    fn name(&self) -> &'static str;
+    const NAME: &'static str;
 
     /// Its acts, in order. After the last one nothing of it is left.
-    fn acts(&self) -> &'static [&'static str];
+    const ACTS: &'static [&'static str];
+
+    /// Whether inventories have objects before these are applied; otherwise the records of releases do.
+    const RECORDS_FIRST: bool;
 
     /// The kinds that its objects have, in a namespace.
     fn kinds(&self, namespace: &str) -> Vec<ApiResource>;
 
     /// Whose its objects are.
-    fn owner(&self) -> Owner {
-        Owner::kustomization()
-    }
-
-    /// Whether inventories have objects before these are applied; otherwise the records of releases do.
-    fn records_first(&self) -> bool {
-        true
-    }
+    fn owner(&self) -> Owner;
 
     /// What went wrong besides, asked at the end.
     fn judge(&self, _stage: &Stage) -> anyhow::Result<Vec<String>> {
@@ -56,18 +44,10 @@ pub(super) trait Scenario {
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool;
 
     /// Does what the user does; it does not wait for windlass.
-    fn begin<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a mut Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()>;
 
     /// Whether windlass says that the act is done.
-    fn is_done<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<bool>>;
+    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool>;
 }
 
 /// A namespace and a repository.
@@ -104,8 +84,31 @@ impl Stage {
         e2e::harness::flux::revision(self.revisions.last().map_or("", String::as_str))
     }
 
+    /// Creates the GitRepository.
+    pub(super) async fn create_source(&self) -> anyhow::Result<()> {
+        let url = self.server.url(&self.repository);
+        self.story.git_repository(SOURCE_NAME, &url, json!({})).await
+    }
+
     /// Has the GitRepository reconciled.
-    pub(super) async fn request(&self, source: &str) -> anyhow::Result<()> {
-        self.story.request(&Target::git_repository(source)).await.map(drop)
+    pub(super) async fn request_source(&self) -> anyhow::Result<()> {
+        self.story.request(&Target::git_repository(SOURCE_NAME)).await.map(drop)
+    }
+
+    /// Deletes the GitRepository.
+    pub(super) async fn delete_source(&self) -> anyhow::Result<()> {
+        self.story.delete(&Target::git_repository(SOURCE_NAME)).await
+    }
+
+    /// Whether the GitRepository is gone.
+    pub(super) async fn source_is_gone(&self) -> anyhow::Result<bool> {
+        Ok(self.story.read(&Target::git_repository(SOURCE_NAME)).await?.is_none())
+    }
+
+    /// Objects of these plurals that were created more than once, as problems.
+    pub(super) fn created_again(&self, plurals: &[&str]) -> anyhow::Result<Vec<String>> {
+        let counts = self.story.creations(plurals)?;
+        let again = counts.into_iter().filter(|(_, count)| *count > 1);
+        Ok(again.map(|(name, count)| format!("{name} was created {count} times")).collect())
     }
 }

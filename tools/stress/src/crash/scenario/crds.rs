@@ -11,26 +11,18 @@ use anyhow::{Context as _, bail};
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{config_map, widget_crd};
 use e2e::harness::{Story, Target};
-use futures::FutureExt as _;
-use futures::future::LocalBoxFuture;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::{Scenario, Stage};
-use crate::ownership::kind;
+use super::{SOURCE_NAME, Scenario, Stage};
+use crate::ownership::{Owner, kind};
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Definitions {
+pub(in crate::crash) struct Definitions {
     /// The uids of the objects that a user made.
     made: OnceLock<BTreeMap<String, String>>,
 }
-
-const ACTS: [&str; 5] =
-    ["install", "drop a stored version", "confirmed removal", "restore", "delete"];
-
-/// The source.
-const SOURCE: &str = "work";
 
 /// The objects of a user.
 const OBJECTS: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
@@ -39,16 +31,17 @@ const OBJECTS: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
 const SERVED: Duration = Duration::from_secs(20);
 
 impl Scenario for Definitions {
-    fn name(&self) -> &'static str {
-        "crds"
-    }
-
-    fn acts(&self) -> &'static [&'static str] {
-        &ACTS
-    }
+    const NAME: &'static str = "crds";
+    const ACTS: &'static [&'static str] =
+        &["install", "drop a stored version", "confirmed removal", "restore", "delete"];
+    const RECORDS_FIRST: bool = true;
 
     fn kinds(&self, _: &str) -> Vec<ApiResource> {
         vec![kind("v1", "ConfigMap"), kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")]
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::kustomization()
     }
 
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool {
@@ -59,40 +52,21 @@ impl Scenario for Definitions {
         }
     }
 
-    fn begin<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a mut Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-        self.begun(act, stage).boxed_local()
-    }
-
-    fn is_done<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-        self.done(act, stage).boxed_local()
-    }
-}
-
-impl Definitions {
-    async fn begun(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
         let group = group(&stage.story.namespace);
         let definition = "app/definition.yaml".to_owned();
         match act {
             0 => {
                 let note = ("app/note.yaml".to_owned(), config_map("note", "1"));
                 stage.commit(&[(definition, both_versions(&group)?), note])?;
-                let url = stage.server.url(&stage.repository);
-                stage.story.git_repository(SOURCE, &url, json!({})).await?;
-                stage.story.kustomization("app", SOURCE, json!({"path": "./app"})).await
+                stage.create_source().await?;
+                stage.story.kustomization("app", SOURCE_NAME, json!({"path": "./app"})).await
             }
             1 => {
                 let made = make(&stage.story, &group).await?;
                 self.made.set(made).ok().context("the objects were made before")?;
                 stage.commit(&[(definition, widget_crd(&group))])?;
-                stage.request(SOURCE).await
+                stage.request_source().await
             }
             2 => {
                 let live = stage.story.expect(&target(&group)).await?;
@@ -102,7 +76,7 @@ impl Definitions {
                 stage.story.merge(&target(&group), confirmed).await?;
                 stage.repository.git(&["rm", "-q", "--", "app/definition.yaml"])?;
                 stage.commit(&[("app/note.yaml".into(), config_map("note", "2"))])?;
-                stage.request(SOURCE).await
+                stage.request_source().await
             }
             3 => {
                 let name = definition_name(&stage.story.namespace);
@@ -113,20 +87,19 @@ impl Definitions {
             4 => {
                 stage.story.delete(&target(&group)).await?;
                 stage.story.delete(&Target::kustomization("app")).await?;
-                stage.story.delete(&Target::git_repository(SOURCE)).await
+                stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),
         }
     }
 
-    async fn done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
         let story = &stage.story;
         let group = group(&story.namespace);
         let definition = story.read(&target(&group)).await?;
         let app = story.read(&Target::kustomization("app")).await?;
         if act == 4 {
-            let source = story.read(&Target::git_repository(SOURCE)).await?;
-            return Ok(app.is_none() && source.is_none() && definition.is_none());
+            return Ok(app.is_none() && stage.source_is_gone().await? && definition.is_none());
         }
         let revision = stage.revision();
         let is_ready = app.is_some_and(|app| {
@@ -142,7 +115,9 @@ impl Definitions {
         };
         Ok(is_ready && is_right)
     }
+}
 
+impl Definitions {
     /// Whether a user's objects are as they were made; `same` if they may not have been created again.
     async fn are_there(&self, story: &Story, group: &str, same: bool) -> anyhow::Result<bool> {
         let made = self.made.get().context("nothing was made")?;

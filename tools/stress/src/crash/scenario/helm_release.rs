@@ -8,30 +8,21 @@ use e2e::harness::Target;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::{hook, newest, test_pod};
-use futures::FutureExt as _;
-use futures::future::LocalBoxFuture;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{Scenario, Stage};
+use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
 /// See the module.
-pub(super) struct HelmReleases;
-
-const ACTS: [&str; 5] = ["install", "upgrade", "failed upgrade with rollback", "mend", "uninstall"];
-
-/// The source.
-const SOURCE: &str = "work";
+#[derive(Default)]
+pub(in crate::crash) struct HelmReleases;
 
 impl Scenario for HelmReleases {
-    fn name(&self) -> &'static str {
-        "helm-release"
-    }
-
-    fn acts(&self) -> &'static [&'static str] {
-        &ACTS
-    }
+    const NAME: &'static str = "helm-release";
+    const ACTS: &'static [&'static str] =
+        &["install", "upgrade", "failed upgrade with rollback", "mend", "uninstall"];
+    const RECORDS_FIRST: bool = false;
 
     fn kinds(&self, _: &str) -> Vec<ApiResource> {
         vec![kind("v1", "ConfigMap"), kind("apps/v1", "Deployment")]
@@ -41,15 +32,9 @@ impl Scenario for HelmReleases {
         Owner::helm_release()
     }
 
-    fn records_first(&self) -> bool {
-        false
-    }
-
     /// Every hook has another name in every version of the chart, so each may be created once.
     fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
-        let counts = stage.story.creations(&["jobs", "pods"])?;
-        let twice = counts.into_iter().filter(|(_, count)| *count > 1);
-        Ok(twice.map(|(hook, count)| format!("hook {hook} was created {count} times")).collect())
+        stage.created_again(&["jobs", "pods"])
     }
 
     fn may_delete(&self, act: usize, _: &str, name: &str) -> bool {
@@ -62,20 +47,54 @@ impl Scenario for HelmReleases {
         }
     }
 
-    fn begin<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a mut Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-        begin(act, stage).boxed_local()
+    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+        match act {
+            0 => {
+                stage.commit(&version(1))?;
+                stage.create_source().await?;
+                let chart = json!({"spec": {"chart": "./chart",
+                    "sourceRef": {"kind": "GitRepository", "name": SOURCE_NAME}}});
+                let remediation = json!({"retries": 0, "remediateLastFailure": true});
+                let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+                    "metadata": {"name": "app"},
+                    "spec": {"interval": NEVER, "chart": chart, "test": {"enable": true}, "maxHistory": 3,
+                        "install": {"remediation": {"retries": 3}}, "upgrade": {"remediation": remediation}}});
+                stage.story.apply_value(object).await.map(drop)
+            }
+            1 => {
+                stage.repository.git(&["rm", "-q", "--", "chart/templates/leaving.yaml"])?;
+                stage.commit(&version(2))?;
+                stage.request_source().await
+            }
+            2 | 3 => {
+                stage.commit(&version(act + 1))?;
+                stage.request_source().await
+            }
+            4 => {
+                stage.story.delete(&Target::helm_release("app")).await?;
+                stage.delete_source().await
+            }
+            _ => bail!("there is no act {act}"),
+        }
     }
 
-    fn is_done<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-        is_done(act, stage).boxed_local()
+    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+        let app = stage.story.read(&Target::helm_release("app")).await?;
+        if act == 4 {
+            return Ok(app.is_none() && stage.source_is_gone().await?);
+        }
+        let Some(app) = app else { return Ok(false) };
+        let revision = if act < 2 { act + 1 } else { act + 2 };
+        let ready = match act {
+            2 => condition(&app, "Stalled")["status"] == "True",
+            _ => {
+                condition(&app, "Ready")["status"] == "True"
+                    && condition(&app, "TestSuccess")["status"] == "True"
+            }
+        };
+        let is_observed =
+            app.data["status"]["observedGeneration"].as_i64() == app.metadata.generation;
+        Ok(ready && is_observed && newest(&app)["version"] == revision)
     }
 }
 
@@ -104,55 +123,4 @@ fn version(number: usize) -> Vec<(String, String)> {
         files.push(("templates/leaving.yaml", config_map("leaving", "1")));
     }
     files.into_iter().map(|(path, text)| (format!("chart/{path}"), text)).collect()
-}
-
-async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
-    match act {
-        0 => {
-            stage.commit(&version(1))?;
-            let url = stage.server.url(&stage.repository);
-            stage.story.git_repository(SOURCE, &url, json!({})).await?;
-            let chart = json!({"spec": {"chart": "./chart",
-                "sourceRef": {"kind": "GitRepository", "name": SOURCE}}});
-            let remediation = json!({"retries": 0, "remediateLastFailure": true});
-            let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-                "metadata": {"name": "app"},
-                "spec": {"interval": NEVER, "chart": chart, "test": {"enable": true}, "maxHistory": 3,
-                    "install": {"remediation": {"retries": 3}}, "upgrade": {"remediation": remediation}}});
-            stage.story.apply_value(object).await.map(drop)
-        }
-        1 => {
-            stage.repository.git(&["rm", "-q", "--", "chart/templates/leaving.yaml"])?;
-            stage.commit(&version(2))?;
-            stage.request(SOURCE).await
-        }
-        2 | 3 => {
-            stage.commit(&version(act + 1))?;
-            stage.request(SOURCE).await
-        }
-        4 => {
-            stage.story.delete(&Target::helm_release("app")).await?;
-            stage.story.delete(&Target::git_repository(SOURCE)).await
-        }
-        _ => bail!("there is no act {act}"),
-    }
-}
-
-async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
-    let app = stage.story.read(&Target::helm_release("app")).await?;
-    if act == 4 {
-        let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
-        return Ok(app.is_none() && source.is_none());
-    }
-    let Some(app) = app else { return Ok(false) };
-    let revision = if act < 2 { act + 1 } else { act + 2 };
-    let ready = match act {
-        2 => condition(&app, "Stalled")["status"] == "True",
-        _ => {
-            condition(&app, "Ready")["status"] == "True"
-                && condition(&app, "TestSuccess")["status"] == "True"
-        }
-    };
-    let is_observed = app.data["status"]["observedGeneration"].as_i64() == app.metadata.generation;
-    Ok(ready && is_observed && newest(&app)["version"] == revision)
 }

@@ -8,18 +8,15 @@ use e2e::harness::Target;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::hook;
-use futures::FutureExt as _;
-use futures::future::LocalBoxFuture;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{Scenario, Stage};
+use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
 /// See the module.
-pub(super) struct Helmfiles;
-
-const ACTS: [&str; 4] = ["install", "upgrade of one", "one leaves", "uninstall"];
+#[derive(Default)]
+pub(in crate::crash) struct Helmfiles;
 
 /// What the hooks of the helmfile apply. It has no owner, and stays.
 const NOTES: [&str; 2] = ["note-before", "note-after"];
@@ -29,21 +26,14 @@ fn note(act: usize) -> &'static str {
     if act == 0 { "1" } else { "2" }
 }
 
-/// The source.
-const SOURCE: &str = "work";
-
 fn helmfile() -> Target {
     Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop")
 }
 
 impl Scenario for Helmfiles {
-    fn name(&self) -> &'static str {
-        "helmfile"
-    }
-
-    fn acts(&self) -> &'static [&'static str] {
-        &ACTS
-    }
+    const NAME: &'static str = "helmfile";
+    const ACTS: &'static [&'static str] = &["install", "upgrade of one", "one leaves", "uninstall"];
+    const RECORDS_FIRST: bool = false;
 
     fn kinds(&self, _: &str) -> Vec<ApiResource> {
         vec![kind("v1", "ConfigMap"), kind("apps/v1", "Deployment")]
@@ -53,15 +43,9 @@ impl Scenario for Helmfiles {
         Owner::helmfile()
     }
 
-    fn records_first(&self) -> bool {
-        false
-    }
-
     /// Every hook has another name for every version and event, so each may be created once.
     fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
-        let counts = stage.story.creations(&["jobs"])?;
-        let twice = counts.into_iter().filter(|(_, count)| *count > 1);
-        Ok(twice.map(|(hook, count)| format!("hook {hook} was created {count} times")).collect())
+        stage.created_again(&["jobs"])
     }
 
     fn may_delete(&self, act: usize, _: &str, name: &str) -> bool {
@@ -73,20 +57,42 @@ impl Scenario for Helmfiles {
         }
     }
 
-    fn begin<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a mut Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-        begin(act, stage).boxed_local()
+    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+        match act {
+            0 => {
+                stage.commit(&files(0))?;
+                stage.create_source().await?;
+                let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+                    "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
+                        "sourceRef": {"kind": "GitRepository", "name": SOURCE_NAME}}});
+                stage.story.apply_value(object).await.map(drop)
+            }
+            1 | 2 => {
+                stage.commit(&files(act))?;
+                stage.request_source().await
+            }
+            3 => {
+                stage.story.delete(&helmfile()).await?;
+                stage.delete_source().await
+            }
+            _ => bail!("there is no act {act}"),
+        }
     }
 
-    fn is_done<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-        is_done(act, stage).boxed_local()
+    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+        for name in NOTES {
+            let map = stage.story.read(&Target::config_map(name)).await?;
+            if map.is_none_or(|map| map.data["data"]["value"] != note(act)) {
+                return Ok(false);
+            }
+        }
+        let shop = stage.story.read(&helmfile()).await?;
+        if act == 3 {
+            return Ok(shop.is_none() && stage.source_is_gone().await?);
+        }
+        let Some(shop) = shop else { return Ok(false) };
+        Ok(condition(&shop, "Ready")["status"] == "True"
+            && shop.data["status"]["lastAppliedRevision"] == stage.revision())
     }
 }
 
@@ -121,44 +127,4 @@ fn files(act: usize) -> Vec<(String, String)> {
         ("plain/templates/settings.yaml", plain),
     ];
     files.into_iter().map(|(path, text)| (path.to_owned(), text)).collect()
-}
-
-async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
-    match act {
-        0 => {
-            stage.commit(&files(0))?;
-            let url = stage.server.url(&stage.repository);
-            stage.story.git_repository(SOURCE, &url, json!({})).await?;
-            let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
-                "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
-                    "sourceRef": {"kind": "GitRepository", "name": SOURCE}}});
-            stage.story.apply_value(object).await.map(drop)
-        }
-        1 | 2 => {
-            stage.commit(&files(act))?;
-            stage.request(SOURCE).await
-        }
-        3 => {
-            stage.story.delete(&helmfile()).await?;
-            stage.story.delete(&Target::git_repository(SOURCE)).await
-        }
-        _ => bail!("there is no act {act}"),
-    }
-}
-
-async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
-    for name in NOTES {
-        let map = stage.story.read(&Target::config_map(name)).await?;
-        if map.is_none_or(|map| map.data["data"]["value"] != note(act)) {
-            return Ok(false);
-        }
-    }
-    let shop = stage.story.read(&helmfile()).await?;
-    if act == 3 {
-        let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
-        return Ok(shop.is_none() && source.is_none());
-    }
-    let Some(shop) = shop else { return Ok(false) };
-    Ok(condition(&shop, "Ready")["status"] == "True"
-        && shop.data["status"]["lastAppliedRevision"] == stage.revision())
 }

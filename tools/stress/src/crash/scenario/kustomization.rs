@@ -7,31 +7,21 @@ use anyhow::bail;
 use e2e::harness::Target;
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use futures::FutureExt as _;
-use futures::future::LocalBoxFuture;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{Scenario, Stage};
-use crate::ownership::kind;
+use super::{SOURCE_NAME, Scenario, Stage};
+use crate::ownership::{Owner, kind};
 
 /// See the module.
-pub(super) struct Kustomizations;
-
-const ACTS: [&str; 4] = ["install", "change and prune", "mend", "delete"];
-
-/// The source.
-const SOURCE: &str = "work";
+#[derive(Default)]
+pub(in crate::crash) struct Kustomizations;
 
 impl Scenario for Kustomizations {
-    fn name(&self) -> &'static str {
-        "kustomization"
-    }
-
-    fn acts(&self) -> &'static [&'static str] {
-        &ACTS
-    }
+    const NAME: &'static str = "kustomization";
+    const ACTS: &'static [&'static str] = &["install", "change and prune", "mend", "delete"];
+    const RECORDS_FIRST: bool = true;
 
     fn kinds(&self, namespace: &str) -> Vec<ApiResource> {
         vec![
@@ -48,6 +38,10 @@ impl Scenario for Kustomizations {
         ]
     }
 
+    fn owner(&self) -> Owner {
+        Owner::kustomization()
+    }
+
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool {
         let pruned = [format!("{namespace}-low"), "leaving".to_owned(), "two".to_owned()];
         match act {
@@ -57,71 +51,53 @@ impl Scenario for Kustomizations {
         }
     }
 
-    fn begin<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a mut Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-        begin(act, stage).boxed_local()
-    }
-
-    fn is_done<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-        is_done(act, stage).boxed_local()
-    }
-}
-
-async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
-    let namespace = stage.story.namespace.clone();
-    match act {
-        0 => {
-            stage.commit(&first(&namespace))?;
-            let url = stage.server.url(&stage.repository);
-            stage.story.git_repository(SOURCE, &url, json!({})).await?;
-            let app = json!({"path": "./app", "wait": true, "timeout": "5m"});
-            stage.story.kustomization("app", SOURCE, app).await?;
-            stage.story.kustomization("extra", SOURCE, json!({"path": "./extra"})).await
-        }
-        1 => {
-            let gone = ["app/leaving.yaml", "app/low.yaml", "app/two.yaml"];
-            stage.repository.git(&[&["rm", "-q", "--"], &gone[..]].concat())?;
-            stage.commit(&[("app/changing.yaml".into(), config_map("changing", "2"))])?;
-            stage.request(SOURCE).await
-        }
-        2 => {
-            stage.commit(&[("extra/door.yaml".into(), service(80))])?;
-            stage.request(SOURCE).await
-        }
-        3 => {
-            for name in ["app", "extra"] {
-                stage.story.delete(&Target::kustomization(name)).await?;
+    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+        let namespace = stage.story.namespace.clone();
+        match act {
+            0 => {
+                stage.commit(&first(&namespace))?;
+                stage.create_source().await?;
+                let app = json!({"path": "./app", "wait": true, "timeout": "5m"});
+                stage.story.kustomization("app", SOURCE_NAME, app).await?;
+                stage.story.kustomization("extra", SOURCE_NAME, json!({"path": "./extra"})).await
             }
-            stage.story.delete(&Target::git_repository(SOURCE)).await
+            1 => {
+                let gone = ["app/leaving.yaml", "app/low.yaml", "app/two.yaml"];
+                stage.repository.git(&[&["rm", "-q", "--"], &gone[..]].concat())?;
+                stage.commit(&[("app/changing.yaml".into(), config_map("changing", "2"))])?;
+                stage.request_source().await
+            }
+            2 => {
+                stage.commit(&[("extra/door.yaml".into(), service(80))])?;
+                stage.request_source().await
+            }
+            3 => {
+                for name in ["app", "extra"] {
+                    stage.story.delete(&Target::kustomization(name)).await?;
+                }
+                stage.delete_source().await
+            }
+            _ => bail!("there is no act {act}"),
         }
-        _ => bail!("there is no act {act}"),
     }
-}
 
-async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
-    let revision = stage.revision();
-    let app = stage.story.read(&Target::kustomization("app")).await?;
-    let extra = stage.story.read(&Target::kustomization("extra")).await?;
-    if act == 3 {
-        let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
-        return Ok(app.is_none() && extra.is_none() && source.is_none());
+    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+        let revision = stage.revision();
+        let app = stage.story.read(&Target::kustomization("app")).await?;
+        let extra = stage.story.read(&Target::kustomization("extra")).await?;
+        if act == 3 {
+            return Ok(app.is_none() && extra.is_none() && stage.source_is_gone().await?);
+        }
+        // The object that is refused is mended by the third act.
+        let extra_ready = if act < 2 { "False" } else { "True" };
+        let stands = |object: &Option<DynamicObject>, ready: &str| {
+            object.as_ref().is_some_and(|object| {
+                condition(object, "Ready")["status"] == ready
+                    && object.data["status"]["lastAttemptedRevision"] == revision
+            })
+        };
+        Ok(stands(&app, "True") && stands(&extra, extra_ready))
     }
-    // The object that is refused is mended by the third act.
-    let extra_ready = if act < 2 { "False" } else { "True" };
-    let stands = |object: &Option<DynamicObject>, ready: &str| {
-        object.as_ref().is_some_and(|object| {
-            condition(object, "Ready")["status"] == ready
-                && object.data["status"]["lastAttemptedRevision"] == revision
-        })
-    };
-    Ok(stands(&app, "True") && stands(&extra, extra_ready))
 }
 
 fn group(namespace: &str) -> String {

@@ -9,18 +9,15 @@ use e2e::harness::Target;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{newest, test_pod};
-use futures::FutureExt as _;
-use futures::future::LocalBoxFuture;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{Scenario, Stage};
+use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
 /// See the module.
-pub(super) struct Lifecycles;
-
-const ACTS: [&str; 4] = ["install", "upgrade", "refused promotion with rollback", "uninstall"];
+#[derive(Default)]
+pub(in crate::crash) struct Lifecycles;
 
 /// The phases of all acts: three of the installation, three of each upgrade, two of the rollback, two of the removal.
 const EVENTS: usize = 13;
@@ -28,17 +25,11 @@ const EVENTS: usize = 13;
 /// The operations of all acts: an installation, two upgrades, the tests of these three, a rollback, a removal.
 const AUDITS: usize = 8;
 
-/// The source.
-const SOURCE: &str = "work";
-
 impl Scenario for Lifecycles {
-    fn name(&self) -> &'static str {
-        "lifecycle"
-    }
-
-    fn acts(&self) -> &'static [&'static str] {
-        &ACTS
-    }
+    const NAME: &'static str = "lifecycle";
+    const ACTS: &'static [&'static str] =
+        &["install", "upgrade", "refused promotion with rollback", "uninstall"];
+    const RECORDS_FIRST: bool = false;
 
     fn kinds(&self, _: &str) -> Vec<ApiResource> {
         vec![kind("v1", "ConfigMap")]
@@ -46,10 +37,6 @@ impl Scenario for Lifecycles {
 
     fn owner(&self) -> Owner {
         Owner::helm_release()
-    }
-
-    fn records_first(&self) -> bool {
-        false
     }
 
     /// There is one event for each phase of each operation and one audit for each operation, and each is created once.
@@ -79,72 +66,74 @@ impl Scenario for Lifecycles {
         }
     }
 
-    fn begin<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a mut Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
-        begin(act, stage).boxed_local()
+    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+        match act {
+            0 => {
+                stage.commit(&version(1))?;
+                let phases = [
+                    "PreInstall",
+                    "PostInstall",
+                    "PreUpgrade",
+                    "PostUpgrade",
+                    "PreRollback",
+                    "PostRollback",
+                    "PreDelete",
+                    "PostDelete",
+                    "Promote",
+                ];
+                let lifecycle = stage.story.lifecycle("every", &phases, json!({})).await?;
+                stage.story.bind(&lifecycle, json!({})).await?;
+                stage.create_source().await?;
+                let chart = json!({"spec": {"chart": "./chart",
+                    "sourceRef": {"kind": "GitRepository", "name": SOURCE_NAME}}});
+                let remediation = json!({"retries": 0, "remediateLastFailure": true});
+                let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+                    "metadata": {"name": "app"},
+                    "spec": {"interval": NEVER, "chart": chart, "test": {"enable": true}, "maxHistory": 3,
+                        "upgrade": {"remediation": remediation}}});
+                stage.story.apply_value(object).await.map(drop)
+            }
+            1 | 2 => {
+                stage.commit(&version(act + 1))?;
+                stage.request_source().await
+            }
+            3 => {
+                stage.story.delete(&Target::helm_release("app")).await?;
+                stage.delete_source().await
+            }
+            _ => bail!("there is no act {act}"),
+        }
     }
 
-    fn is_done<'a>(
-        &'a self,
-        act: usize,
-        stage: &'a Stage,
-    ) -> LocalBoxFuture<'a, anyhow::Result<bool>> {
-        is_done(act, stage).boxed_local()
-    }
-}
-
-fn version(number: usize) -> Vec<(String, String)> {
-    let files = [
-        ("Chart.yaml", format!("apiVersion: v2\nname: app\nversion: {number}.0.0\n")),
-        ("templates/settings.yaml", config_map("settings", &number.to_string())),
-        (
-            "templates/test.yaml",
-            test_pod(&format!("hook-test-{number}"), e2e::harness::manifests::Pods::Ready),
-        ),
-    ];
-    files.into_iter().map(|(path, text)| (format!("chart/{path}"), text)).collect()
-}
-
-async fn begin(act: usize, stage: &mut Stage) -> anyhow::Result<()> {
-    match act {
-        0 => {
-            stage.commit(&version(1))?;
-            let phases = [
-                "PreInstall",
-                "PostInstall",
-                "PreUpgrade",
-                "PostUpgrade",
-                "PreRollback",
-                "PostRollback",
-                "PreDelete",
-                "PostDelete",
-                "Promote",
-            ];
-            let lifecycle = stage.story.lifecycle("every", &phases, json!({})).await?;
-            stage.story.bind(&lifecycle, json!({})).await?;
-            let url = stage.server.url(&stage.repository);
-            stage.story.git_repository(SOURCE, &url, json!({})).await?;
-            let chart = json!({"spec": {"chart": "./chart",
-                "sourceRef": {"kind": "GitRepository", "name": SOURCE}}});
-            let remediation = json!({"retries": 0, "remediateLastFailure": true});
-            let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-                "metadata": {"name": "app"},
-                "spec": {"interval": NEVER, "chart": chart, "test": {"enable": true}, "maxHistory": 3,
-                    "upgrade": {"remediation": remediation}}});
-            stage.story.apply_value(object).await.map(drop)
+    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+        answer(act, stage).await?;
+        let app = stage.story.read(&Target::helm_release("app")).await?;
+        let is_answered = stage.story.lifecycle_events().await?.is_empty();
+        if act == 3 {
+            let is_over = app.is_none() && is_answered && stage.source_is_gone().await?;
+            if is_over {
+                let every = format!("{}-every", stage.story.namespace);
+                let bound = Target::of::<LifecycleBinding>(&every);
+                for target in [Target::of::<Lifecycle>(&every), bound] {
+                    if stage.story.read(&target).await?.is_some() {
+                        stage.story.delete(&target).await?;
+                    }
+                }
+            }
+            return Ok(is_over);
         }
-        1 | 2 => {
-            stage.commit(&version(act + 1))?;
-            stage.request(SOURCE).await
-        }
-        3 => {
-            stage.story.delete(&Target::helm_release("app")).await?;
-            stage.story.delete(&Target::git_repository(SOURCE)).await
-        }
-        _ => bail!("there is no act {act}"),
+        let Some(app) = app else { return Ok(false) };
+        let revision = if act < 2 { act + 1 } else { act + 2 };
+        let ready = match act {
+            2 => condition(&app, "Stalled")["status"] == "True",
+            _ => {
+                condition(&app, "Ready")["status"] == "True"
+                    && condition(&app, "TestSuccess")["status"] == "True"
+            }
+        };
+        let is_observed =
+            app.data["status"]["observedGeneration"].as_i64() == app.metadata.generation;
+        Ok(ready && is_observed && is_answered && newest(&app)["version"] == revision)
     }
 }
 
@@ -166,33 +155,14 @@ async fn answer(act: usize, stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn is_done(act: usize, stage: &Stage) -> anyhow::Result<bool> {
-    answer(act, stage).await?;
-    let app = stage.story.read(&Target::helm_release("app")).await?;
-    let is_answered = stage.story.lifecycle_events().await?.is_empty();
-    if act == 3 {
-        let source = stage.story.read(&Target::git_repository(SOURCE)).await?;
-        let is_over = app.is_none() && source.is_none() && is_answered;
-        if is_over {
-            let every = format!("{}-every", stage.story.namespace);
-            let bound = Target::of::<LifecycleBinding>(&every);
-            for target in [Target::of::<Lifecycle>(&every), bound] {
-                if stage.story.read(&target).await?.is_some() {
-                    stage.story.delete(&target).await?;
-                }
-            }
-        }
-        return Ok(is_over);
-    }
-    let Some(app) = app else { return Ok(false) };
-    let revision = if act < 2 { act + 1 } else { act + 2 };
-    let ready = match act {
-        2 => condition(&app, "Stalled")["status"] == "True",
-        _ => {
-            condition(&app, "Ready")["status"] == "True"
-                && condition(&app, "TestSuccess")["status"] == "True"
-        }
-    };
-    let is_observed = app.data["status"]["observedGeneration"].as_i64() == app.metadata.generation;
-    Ok(ready && is_observed && is_answered && newest(&app)["version"] == revision)
+fn version(number: usize) -> Vec<(String, String)> {
+    let files = [
+        ("Chart.yaml", format!("apiVersion: v2\nname: app\nversion: {number}.0.0\n")),
+        ("templates/settings.yaml", config_map("settings", &number.to_string())),
+        (
+            "templates/test.yaml",
+            test_pod(&format!("hook-test-{number}"), e2e::harness::manifests::Pods::Ready),
+        ),
+    ];
+    files.into_iter().map(|(path, text)| (format!("chart/{path}"), text)).collect()
 }
