@@ -35,7 +35,7 @@ const FUZZ_MINUTES: &str = "1";
 const FUZZ_MINUTES_THOROUGH: &str = "20";
 
 /// How much stories are preferred to what only computes, as `nice` takes it.
-const NICE: &str = "10";
+const COMPUTING_NICENESS: &str = "10";
 
 /// Modules that run first, since they take longest.
 const LONGEST: [&str; 6] =
@@ -58,7 +58,7 @@ fn is_stories(program: &TestProgram) -> bool {
 /// A command to which the stories beside it are preferred.
 fn computing(program: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new("nice");
-    command.args(["-n", NICE]).arg(program).env(PROGRAM, program_of_windlass()?);
+    command.args(["-n", COMPUTING_NICENESS]).arg(program).env(PROGRAM, program_of_windlass()?);
     Ok(command)
 }
 
