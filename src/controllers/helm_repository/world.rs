@@ -129,7 +129,8 @@ pub(crate) async fn index(
                 &artifact,
                 elsewhere,
                 charts::MAX_INDEX,
-            ))?;
+            ));
+            let text = text.map_err(|error| error.to_string())?;
             Index::parse(&text).map_err(|error| chain(&error))
         })
     };

@@ -30,6 +30,7 @@ use crate::controllers::{artifact, marks};
 pub(super) enum Origin {
     /// The artifact of a source.
     Artifact {
+        source: Node,
         artifact: Artifact,
         /// Whether it is in another process' store.
         is_elsewhere: bool,
@@ -184,7 +185,8 @@ impl<K: Model> Session<K> {
         let own = &self.node.namespace;
         let artifact = resolve::artifact(&self.context, own, source, retry_at)?;
         let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
-        Ok(Origin::Artifact { artifact, is_elsewhere })
+        let source = resolve::source_node(own, source);
+        Ok(Origin::Artifact { source, artifact, is_elsewhere })
     }
 
     /// The files of an origin, and the helmfile among them. What an address names is fetched again if this run has not
@@ -204,11 +206,12 @@ impl<K: Model> Session<K> {
                 let path = path.filter(|it| it != ".").unwrap_or_default();
                 Ok((files.take().unwrap_or_default(), path))
             }
-            Origin::Artifact { artifact, is_elsewhere } => {
+            Origin::Artifact { source, artifact, is_elsewhere } => {
                 let files = artifact::files(&self.context, artifact, *is_elsewhere).await;
-                let files = files.map_err(|why| {
-                    let text = format!("artifact of revision {}: {why}", artifact.revision);
-                    Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+                let files = files.map_err(|error| {
+                    let what = format!("artifact of revision {}", artifact.revision);
+                    let again = self.in_future(self.context.settings.requeue_dependency);
+                    error.ends(source, &what, again)
                 })?;
                 Ok((files, spec.path.clone().unwrap_or_default()))
             }

@@ -218,6 +218,8 @@ fn event<K: Model>(
             let is_well_again = was.is_some_and(|it| it.status == "False");
             (Severity::Info, is_new || is_well_again)
         }
+        // As for a Kustomization: that a source has nothing yet is in the log only.
+        Rest::Blocked(reason::ARTIFACT_FAILED, ..) => return None,
         Rest::Blocked(..) => (Severity::Info, !is_said),
         Rest::Failed(..) | Rest::Stalled(..) => (Severity::Error, !is_said),
     };

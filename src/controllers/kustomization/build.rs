@@ -138,9 +138,10 @@ impl Session {
     ) -> Result<Arc<tree::Memory>, Rest> {
         let (own, source) = (&self.node.namespace, &object.spec.source_ref);
         let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
-        artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|why| {
-            let text = format!("artifact of revision {}: {why}", artifact.revision);
-            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+        artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|error| {
+            let what = format!("artifact of revision {}", artifact.revision);
+            let again = self.in_future(self.context.settings.requeue_dependency);
+            error.ends(&resolve::source_node(own, source), &what, again)
         })
     }
 

@@ -9,7 +9,7 @@ use crds::Artifact;
 use golang::semver::Version;
 use helm::chart::{Chart, load};
 use helm::render::Templates;
-use reconcile::{Node, Rest, Wake, reason};
+use reconcile::{Node, Rest, Time, Wake, reason};
 
 use crate::controllers::artifact;
 use crate::controllers::context::Context;
@@ -103,12 +103,14 @@ pub(crate) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     if let Some(known) = context.shared::<Charts>().find(&key) {
         return Ok(known);
     }
+    let what = format!("could not load chart of {}", source.node);
     let failed = |text: String| {
-        let text = format!("could not load chart of {}: {text}", source.node);
-        Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+        Rest::Failed(reason::ARTIFACT_FAILED, format!("{what}: {text}"), Wake::default())
     };
     let bytes = artifact::bytes(context, &source.artifact, source.is_elsewhere, BYTES).await;
-    let bytes = bytes.map_err(failed)?;
+    let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
+    let again = again.unwrap_or(Time::MAX);
+    let bytes = bytes.map_err(|error| error.ends(&source.node, &what, again))?;
     let (kind, revision) = (source.node.kind.clone(), source.artifact.revision.clone());
     let tracks = context.settings.tracks_chart_digests();
     let read = tokio::task::spawn_blocking(move || of_archive(&bytes, &kind, &revision, tracks));
