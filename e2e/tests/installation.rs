@@ -11,8 +11,8 @@ use e2e::git_server::{Access, GitServer};
 use e2e::harness::flux::{SOON, condition};
 use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::newest;
-use e2e::harness::{Story, Target, tutorial};
+use e2e::harness::release::{Charts, newest};
+use e2e::harness::{Story, Target, Windlass, tutorial};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::json;
@@ -90,6 +90,7 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     story.await_value("map", "1").await?;
     definitions_go(&story).await?;
     kinds_removed(&story).await?;
+    uninstalled_by_flux(&story).await?;
     getting_started(&story).await
 }
 
@@ -116,6 +117,35 @@ async fn kinds_removed(story: &Story) -> Result<()> {
     story.delete(&crd()).await?;
     story.await_gone(&crd(), SOON).await?;
     story.await_value("kept", "1").await?;
+    windlass.operator.stop(SOON)?;
+    definitions_go(story).await
+}
+
+/// The stock `flux uninstall` beside a process of windlass that goes on, with the rights of an administrator since the roles
+/// go as well: workloads of Kustomizations and of releases stay, as they do with Flux.
+async fn uninstalled_by_flux(story: &Story) -> Result<()> {
+    story.windlass_says(&["install", "-n", "gitops"], true)?;
+    let administrator = format!("--kubeconfig={}", story.kubeconfig().display());
+    let flags = ["--runtime-namespace=gitops", &administrator];
+    let mut windlass = Windlass::start(story.bed, &flags).await?;
+    let _upstream = story.follow("left", &[("map.yaml", config_map("left", "1"))]).await?;
+    story.kustomization("left", "left", json!({})).await?;
+    let charts = Charts::of(story).await?;
+    charts.publish("1.0.0", &[("templates/map.yaml", &config_map("left-by-release", "1"))]).await?;
+    let release = charts.release("left", json!({})).await?;
+    for target in [&Target::kustomization("left"), &release] {
+        let object = story.await_ready(target).await?;
+        ensure!(object.metadata.finalizers.is_some(), "nothing would be deleted in any case");
+    }
+    story.flux_in("gitops", &["uninstall", "--silent", "--keep-namespace"])?;
+    story.await_gone(&crd(), SOON).await?;
+    let releases = "helmreleases.helm.toolkit.fluxcd.io";
+    let releases = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", releases);
+    story.await_gone(&releases, SOON).await?;
+    story.await_value("left", "1").await?;
+    story.await_value("left-by-release", "1").await?;
+    let history = story.history("left")?;
+    ensure!(history.len() == 1 && history[0].contains("deployed"), "{history:?}");
     windlass.operator.stop(SOON)?;
     definitions_go(story).await
 }

@@ -277,13 +277,21 @@ impl Story {
     /// # Errors
     /// What it says.
     pub fn flux(&self, arguments: &[&str]) -> Result<String> {
+        self.flux_in(&self.namespace, arguments)
+    }
+
+    /// What the stock `flux` prints, in another namespace.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn flux_in(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
         let home = tempfile::tempdir()?;
         let output = Command::new(Oracle::Flux.ensure()?)
             .env_clear()
             .env("HOME", home.path())
             .env("KUBECONFIG", self.kubeconfig())
             .args(arguments)
-            .args(["--namespace", &self.namespace, "--timeout", "30s"])
+            .args(["--namespace", namespace, "--timeout", "30s"])
             .output()
             .context("cannot run flux")?;
         let told = [output.stdout, output.stderr].concat();
