@@ -7,6 +7,7 @@
 mod apply_and_prune;
 mod bad_input;
 mod bucket;
+mod change_windows;
 mod chart_places;
 mod crd_cr_namespace;
 mod crd_guard;
@@ -47,4 +48,3 @@ mod verification;
 mod verified_charts;
 mod verified_only;
 mod wake_ups;
-mod window;

@@ -1,4 +1,5 @@
-//! Windows: outside of them nothing is applied, corrected or pruned, whatever asks for it.
+//! Windows: outside of them nothing is applied, corrected or pruned, whatever asks for it. Early in the list of stories, since
+//! some wait for a minute of the clock to come.
 
 use std::time::Duration;
 
