@@ -38,9 +38,8 @@ pub(crate) struct Options {
     /// Also the crates that took longest to compile
     #[arg(long)]
     timings: bool,
-    /// How many programs of stories run at once, beside one that computes; on two cores they are sure with one, and faster
-    /// with three
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
+    /// How many programs of stories run at once, beside one that computes
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
     /// Run the stories that often, one time after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]

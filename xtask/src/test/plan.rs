@@ -38,8 +38,18 @@ const FUZZ_MINUTES_THOROUGH: &str = "20";
 const COMPUTING_NICENESS: &str = "10";
 
 /// Modules that run first, since they take longest.
-const LONGEST: [&str; 6] =
-    ["releases", "stories", "releases_alone", "notifications", "cli", "sources"];
+const LONGEST: [&str; 10] = [
+    "sources",
+    "releases",
+    "stories",
+    "releases_alone",
+    "notifications",
+    "faults",
+    "installation",
+    "kinds",
+    "poison",
+    "leader",
+];
 
 /// What jobs are made from.
 pub(super) struct Scope<'a> {
@@ -79,7 +89,8 @@ pub(super) fn jobs(scope: &Scope<'_>, has_cluster: bool) -> anyhow::Result<Jobs>
     if scope.filter.is_none() && scope.selection.is_everything() {
         jobs.computing = recorded_and_random(scope)?;
         if has_cluster {
-            jobs.with_cluster.extend(crashes_and_soak(scope)?);
+            // They take longest.
+            jobs.with_cluster.splice(0..0, crashes_and_soak(scope)?);
         }
     }
     jobs.computing.extend(units(scope)?);
