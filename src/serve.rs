@@ -56,10 +56,10 @@ impl Readiness {
 }
 
 /// How long an address may be in use at the start: by the process before this one, which ends what is under way.
-const BUSY: Duration = Duration::from_secs(10);
+const ADDRESS_IN_USE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause before an address is tried again.
-const AGAIN: Duration = Duration::from_millis(100);
+const BIND_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A bound listener and what it serves; binding comes first so that a port in use ends the start.
 pub(crate) struct Listener {
@@ -75,7 +75,7 @@ impl Listener {
     /// # Errors
     /// Names the address and what it was wanted for.
     pub(crate) async fn bind(name: &'static str, address: SocketAddr) -> anyhow::Result<Self> {
-        let socket = bound(address, BUSY)
+        let socket = bound(address, ADDRESS_IN_USE_TIMEOUT)
             .await
             .map_err(|e| anyhow::anyhow!("cannot listen on {address} for {name}: {e}"))?;
         let address = socket.local_addr()?;
@@ -100,7 +100,7 @@ async fn bound(address: SocketAddr, limit: Duration) -> std::io::Result<TcpListe
                     tracing::info!(addr = %address, "address is in use, waiting until it is free");
                 }
                 is_told = true;
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(BIND_RETRY_DELAY).await;
             }
             ended => return ended,
         }
@@ -140,8 +140,8 @@ mod tests {
         let address = before.local_addr().unwrap();
         let error = bound(address, Duration::ZERO).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
-        let (waits, ends) = tokio::join!(bound(address, BUSY), async {
-            tokio::time::sleep(AGAIN).await;
+        let (waits, ends) = tokio::join!(bound(address, ADDRESS_IN_USE_TIMEOUT), async {
+            tokio::time::sleep(BIND_RETRY_DELAY).await;
             drop(before);
         });
         let () = ends;

@@ -109,7 +109,8 @@ impl ApiProxy {
         let gate = Arc::new(Gate::default());
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
-        let (served, upstream) = (gate.clone(), kubeconfig.to_owned());
+        let served = gate.clone();
+        let upstream = kubeconfig.to_owned();
         std::thread::Builder::new().name("api-proxy".into()).spawn(move || {
             let outcome = run(served, &upstream, acceptor, stopped, &tell);
             // Nobody listens any more once the address was told; then it has ended as wished.
@@ -175,7 +176,7 @@ impl ApiProxy {
     }
 }
 
-type Told = Result<Option<SocketAddr>>;
+type ListenResult = Result<Option<SocketAddr>>;
 
 /// The proxy's thread: tells its address, then serves until it is stopped.
 #[tokio::main(flavor = "current_thread")]
@@ -184,7 +185,7 @@ async fn run(
     kubeconfig: &Path,
     acceptor: tokio_rustls::TlsAcceptor,
     stopped: oneshot::Receiver<()>,
-    tell: &std::sync::mpsc::Sender<Told>,
+    tell: &std::sync::mpsc::Sender<ListenResult>,
 ) -> Result<()> {
     let upstream = connection::Upstream::of(kubeconfig).await?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on loopback")?;

@@ -187,7 +187,7 @@ impl GitServer {
     }
 }
 
-type Told = Result<Option<SocketAddr>>;
+type ListenResult = Result<Option<SocketAddr>>;
 
 /// The server's thread: tells its address, then serves until it is stopped.
 #[tokio::main(flavor = "current_thread")]
@@ -195,7 +195,7 @@ async fn run(
     backend: http::Backend,
     acceptor: Option<tokio_rustls::TlsAcceptor>,
     stopped: oneshot::Receiver<()>,
-    tell: &std::sync::mpsc::Sender<Told>,
+    tell: &std::sync::mpsc::Sender<ListenResult>,
 ) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on loopback")?;
     tell.send(Ok(Some(listener.local_addr()?))).ok();

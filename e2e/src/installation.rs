@@ -79,7 +79,8 @@ struct Cluster {
 
 impl Cluster {
     fn ours(plane: ControlPlane, kubectl: PathBuf) -> Self {
-        let (kubeconfig, operator_kubeconfig) = (plane.kubeconfig(), plane.operator_kubeconfig());
+        let kubeconfig = plane.kubeconfig();
+        let operator_kubeconfig = plane.operator_kubeconfig();
         Self { plane: Some(plane), kubeconfig, operator_kubeconfig, kubectl }
     }
 

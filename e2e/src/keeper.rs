@@ -55,7 +55,8 @@ impl Keeper {
         shell.arg(folder.unwrap_or(Path::new("")));
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = shell.process_group(0).spawn().context("cannot start `sh`")?;
-        let (orders, end) = (shell.stdin.take(), shell.stdout.take());
+        let orders = shell.stdin.take();
+        let end = shell.stdout.take();
         Ok(Self { shell, orders, end })
     }
 

@@ -73,7 +73,8 @@ pub fn cost(command: &Command, limit: Duration) -> anyhow::Result<Cost> {
     let figures = std::fs::read_to_string(&report).context("the command was not measured")?;
     let mut figures = figures.split_whitespace().map(str::parse::<f64>);
     let mut next = || figures.next().and_then(Result::ok).context("the command was not measured");
-    let (peak, processor) = (next()?, next()?);
+    let peak = next()?;
+    let processor = next()?;
     let status = status.filter(|status| *status != i32::from(TOO_LONG));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     Ok(Cost { status, seconds, processor, peak: peak / 1024.0, stderr })

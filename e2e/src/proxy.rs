@@ -52,7 +52,8 @@ impl Proxy {
         let place: Arc<Places> = Arc::new(place);
         let accept = async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (record, known) = (Arc::clone(&record), known.clone());
+                let record = Arc::clone(&record);
+                let known = known.clone();
                 let place = Arc::clone(&place);
                 // Whoever goes away in the middle is of no interest.
                 tokio::spawn(async move { serve(client, &known, &*place, &record).await.ok() });

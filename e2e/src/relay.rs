@@ -188,7 +188,8 @@ async fn turn_away(mut client: TcpStream) -> Result<()> {
 }
 
 async fn relay(mut client: TcpStream, server: SocketAddr, shared: &Shared) -> Result<()> {
-    let (order, one_less) = (Ordering::Relaxed, |left: u64| left.checked_sub(1));
+    let order = Ordering::Relaxed;
+    let one_less = |left: u64| left.checked_sub(1);
     if shared.turned_away.load(order) > 0 {
         let mut first = [0];
         client.peek(&mut first).await?;

@@ -229,7 +229,8 @@ pub(crate) async fn open(
 pub async fn store(remote: &Remote, key: &str, body: &[u8], known: &Known) -> Result<(), Error> {
     let client = remote.client(known)?;
     let Client::S3(s3) = &*client else {
-        let (endpoint, action) = (remote.server.endpoint.to_string(), format!("PUT for '{key}'"));
+        let endpoint = remote.server.endpoint.to_string();
+        let action = format!("PUT for '{key}'");
         let why = "objects are stored by the protocol of S3 only".to_owned();
         return Err(Error::Unreadable { action, endpoint, why });
     };
@@ -253,7 +254,8 @@ impl Remote {
         if let Ok(done) = tokio::time::timeout(self.timeout, work.as_mut()).await {
             return done;
         }
-        let (endpoint, limit) = (self.server.endpoint.to_string(), self.timeout);
+        let endpoint = self.server.endpoint.to_string();
+        let limit = self.timeout;
         Err(match client.waits_for() {
             Some(who) => {
                 let why = format!("{who} did not respond within {limit:?} (spec.timeout)");

@@ -58,7 +58,8 @@ impl Files for Disk {
         let runtime = runtime.map_err(|error| setup(error.to_string()))?;
         let client = http::client(&Tls::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
-        let (budgets, limits) = (Budgets::default(), web::Limits::default());
+        let budgets = Budgets::default();
+        let limits = web::Limits::default();
         runtime.block_on(web::get((&client, &budgets), &Egress::Anywhere, url, limits))
     }
 

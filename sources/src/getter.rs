@@ -182,7 +182,8 @@ impl Getter {
         }
         let Limits { time, bytes } = self.limits;
         let limits = git::Limits { received: bytes, total: bytes, ..git::Limits::default() };
-        let (credentials, proxy) = (Credentials::default(), None);
+        let credentials = Credentials::default();
+        let proxy = None;
         Ok(git::Remote { url: parsed, credentials, proxy, timeout: time, limits })
     }
 
@@ -191,7 +192,8 @@ impl Getter {
             return Err("addresses are fetched anonymously; remove the credentials".to_owned());
         }
         let known = &self.git.known;
-        let (egress, budgets) = (known.egress(), known.budgets());
+        let egress = known.egress();
+        let budgets = known.budgets();
         let client = known.client(&Tls::default(), None).map_err(|error| error.to_string())?;
         let limits = web::Limits { time: self.limits.time, bytes: self.limits.bytes };
         self.git.runtime.block_on(async {
@@ -208,7 +210,9 @@ impl Getter {
     fn object(&self, region: &str, bucket: &str, key: &str) -> Result<Vec<u8>, String> {
         let server = s3(region)?;
         let limits = tree::Limits { file_bytes: self.limits.bytes, ..tree::Limits::default() };
-        let (prefix, bucket, timeout) = (String::new(), bucket.to_owned(), self.limits.time);
+        let prefix = String::new();
+        let bucket = bucket.to_owned();
+        let timeout = self.limits.time;
         let remote = bucket::Remote { server, bucket, prefix, timeout, limits };
         self.git.runtime.block_on(async {
             tokio::select! {
@@ -281,7 +285,8 @@ fn one_file(name: &str, data: &[u8], limits: Limits) -> Result<Memory, String> {
 
 /// The path within a folder; nothing for one that is elsewhere.
 fn inside(path: &str, folder: &str) -> Option<RelPath> {
-    let (path, folder) = (RelPath::parse(path).ok()?, RelPath::parse(folder).ok()?);
+    let path = RelPath::parse(path).ok()?;
+    let folder = RelPath::parse(folder).ok()?;
     path.strip_prefix(&folder).filter(|path| !path.is_root())
 }
 

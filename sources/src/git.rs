@@ -145,7 +145,8 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
     let scratch = scratch_repository(context)?;
     let known = &context.known;
     let mut conversation = Conversation::open(remote, known, &wire)?;
-    let (mut refname, mut tag) = (String::new(), None);
+    let mut refname = String::new();
+    let mut tag = None;
     let mut take = |conversation: &mut Conversation, sought: Sought<'_>| {
         let found = look_up(conversation, &sought, reference, &wire)?;
         remember(conversation, remote, known);
@@ -165,7 +166,8 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
             let history = if tip == id { History::None } else { History::All };
             receive(&mut conversation, &[tip], history, &scratch, remote)?;
             if tip != id && !leads_to(tip, id, &scratch, remote, &wire)? {
-                let (remote, sha) = (wire.remote(), id.to_string());
+                let remote = wire.remote();
+                let sha = id.to_string();
                 let branch = name.trim_start_matches("refs/heads/").to_owned();
                 return Err(Error::NotOnBranch { remote, sha, branch });
             }

@@ -137,7 +137,8 @@ impl<'c> Session<'c> {
         if self.stalled.contains(&place) {
             return Err(failed(Why::Stalled));
         }
-        let (limit, waiting) = (self.limit, self.wire.waiting.clone());
+        let limit = self.limit;
+        let waiting = self.wire.waiting.clone();
         let late = {
             // Who is asked is only seen while it is not given up.
             let mut asking = pin!(waiting.during(self.ask(key)));
@@ -234,7 +235,8 @@ impl Wire {
             SendError::Busy(busy) => Why::Busy(busy),
             SendError::Transport(error) => unreachable(root_cause(&error)),
         })?;
-        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        let status = answer.status().as_u16();
+        let headers = answer.headers().clone();
         let broken = |why| Why::Unreadable { host: host.clone(), why };
         // It grows without being copied: what is left behind would not be overwritten.
         let mut body = Zeroizing::new(Vec::with_capacity(LARGEST_ANSWER));

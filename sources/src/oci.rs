@@ -149,7 +149,8 @@ impl<'a> Session<'a> {
     /// [`Error::BadSecret`]: what the Secrets say about the connection cannot be used.
     pub fn new(remote: &'a Remote, known: &'a Known) -> Result<Self, Error> {
         let http = known.client(remote)?;
-        let (access, renewed) = (known.access(remote), OnceCell::new());
+        let access = known.access(remote);
+        let renewed = OnceCell::new();
         Ok(Self { remote, known, access, renewed, http })
     }
 

@@ -314,7 +314,8 @@ impl Store {
         let (owner, file) = split_path(path)?;
         let dir = self.root.join(owner);
         // Writers of a slot follow each other, so what is there is left over from a crash.
-        let (new, place) = (dir.join(format!("{UNFINISHED}{name}")), dir.join(name));
+        let new = dir.join(format!("{UNFINISHED}{name}"));
+        let place = dir.join(name);
         gone_is_fine(fs::remove_file(&new)).map_err(failed("remove", &new))?;
         std::os::unix::fs::symlink(file, &new).map_err(failed("write", &place))?;
         fs::rename(&new, &place).map_err(failed("write", &place))?;
@@ -362,7 +363,8 @@ impl Store {
             let mut file = self.open_file(path)?;
             let found = self.hash(path, &mut file)?;
             if found != digest {
-                let (path, expected) = (path.to_owned(), digest.to_owned());
+                let path = path.to_owned();
+                let expected = digest.to_owned();
                 return Err(Error::Mismatch { path, expected });
             }
             file.rewind().map_err(failed("read", &self.root.join(path)))?;

@@ -155,7 +155,7 @@ impl Cluster {
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Object>, ClusterError> {
-        self.gather(resource, namespace, (selector, ""), usize::MAX).await
+        self.gather(resource, namespace, selector, "", usize::MAX).await
     }
 
     /// The first objects of such a list, `most` of them. Both selectors may be empty.
@@ -166,23 +166,26 @@ impl Cluster {
         &self,
         resource: &Resource,
         namespace: &str,
-        selectors: (&str, &str),
+        label_selector: &str,
+        field_selector: &str,
         most: usize,
     ) -> Result<Vec<Object>, ClusterError> {
-        self.gather(resource, namespace, selectors, most).await
+        self.gather(resource, namespace, label_selector, field_selector, most).await
     }
 
     async fn gather(
         &self,
         resource: &Resource,
         namespace: &str,
-        selectors: (&str, &str),
+        label_selector: &str,
+        field_selector: &str,
         most: usize,
     ) -> Result<Vec<Object>, ClusterError> {
         let (mut objects, mut bytes, mut limit) = (Vec::new(), 0, most.min(LIST_CHUNK));
         let mut from: Option<String> = None;
         for _ in 0..MOST_CHUNKS {
-            let path = page_path(resource, namespace, selectors, from.as_deref(), limit)?;
+            let at = from.as_deref();
+            let path = page_path(resource, namespace, label_selector, field_selector, at, limit)?;
             let part = match self.part_at(resource, &path).await {
                 // Few objects of the largest size are more than many usual ones.
                 Err(ClusterError::NoAnswer(_)) if limit > LEAST_CHUNK => {
@@ -233,7 +236,8 @@ impl Cluster {
         from: Option<&str>,
         limit: usize,
     ) -> Result<Part, ClusterError> {
-        let path = page_path(resource, namespace, selectors, from, limit)?;
+        let (labels, fields) = selectors;
+        let path = page_path(resource, namespace, labels, fields, from, limit)?;
         self.part_at(resource, &path).await.map_err(|error| self.unserved(resource, error))
     }
 
@@ -554,12 +558,14 @@ impl Cluster {
 fn page_path(
     resource: &Resource,
     namespace: &str,
-    (labels, fields): (&str, &str),
+    label_selector: &str,
+    field_selector: &str,
     from: Option<&str>,
     limit: usize,
 ) -> Result<String, ClusterError> {
     let path = resource.path(namespace, None)?;
-    let (labels, fields) = (url_encode(labels), url_encode(fields));
+    let labels = url_encode(label_selector);
+    let fields = url_encode(field_selector);
     let from = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
     Ok(format!("{path}?limit={limit}&labelSelector={labels}&fieldSelector={fields}{from}"))
 }

@@ -429,9 +429,9 @@ pub(crate) fn request(meta: &ObjectMeta, key: &str) -> Option<Request> {
     let at = meta.annotations.as_ref()?.get(key)?;
     let manager = manager_of_annotation(meta, key);
     // A rollback comes after a suspension, which has the reason.
-    let of_hold = || claim(meta, &manager, (SUSPENDED_BY, SUSPENDED_REASON));
+    let of_hold = || claim(meta, &manager, SUSPENDED_BY, SUSPENDED_REASON);
     let asked = (key == ROLLBACK).then(of_hold).flatten();
-    let asked = asked.or_else(|| claim(meta, &manager, (REQUESTED_BY, REQUESTED_REASON)));
+    let asked = asked.or_else(|| claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON));
     Some(Request { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
 }
 
@@ -439,14 +439,16 @@ pub(crate) fn request(meta: &ObjectMeta, key: &str) -> Option<Request> {
 pub(crate) fn claim(
     meta: &ObjectMeta,
     manager: &str,
-    (user, reason): (&str, &str),
+    user_annotation: &str,
+    reason_annotation: &str,
 ) -> Option<Request> {
     let annotation = |key: &str| {
         let text = meta.annotations.as_ref()?.get(key)?;
         let is_its = !manager.is_empty() && manager_of_annotation(meta, key) == manager;
         is_its.then(|| cut(text.trim(), TEXT)).filter(|text| !text.is_empty())
     };
-    let (user, reason) = (annotation(user)?, annotation(reason).unwrap_or_default());
+    let user = annotation(user_annotation)?;
+    let reason = annotation(reason_annotation).unwrap_or_default();
     Some(Request { user, reason, ..Request::default() })
 }
 

@@ -425,7 +425,7 @@ impl Session {
         };
         let (mut ended, done) = self.drive(object, wish.desired.clone(), wishes, target).await;
         let (cluster, known) = (&target.cluster, self.failed_wait(&judged));
-        culprit::complete(&mut ended.rest, (cluster, &wish.secrets), known).await;
+        culprit::complete(&mut ended.rest, cluster, &wish.secrets, known).await;
         let answers = match held.filter(|_| is_at_end(&ended.rest)) {
             Some(held) => match self.pass_after(object, &held, answers).await {
                 Ok(answers) => answers,

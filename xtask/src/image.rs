@@ -167,7 +167,8 @@ fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
             format!("{place} ")
         }
     };
-    let (user, top) = (root::USER, top.display());
+    let user = root::USER;
+    let top = top.display();
     // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is no part of the image.
     let line = format!(
         "sh -c 'cp $KUBECONFIG {top}/kubeconfig && chown {user}:{user} {top}/kubeconfig && \

@@ -94,7 +94,7 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
         compile(timings)?
     };
     let recorded = tempfile::tempdir()?;
-    let scope = plan::Scope {
+    let scope = plan::JobScope {
         tests: &tests,
         selection: &selection,
         filter: options.filter.as_deref(),

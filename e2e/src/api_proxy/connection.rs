@@ -75,15 +75,15 @@ async fn one_connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router
     server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await.ok();
 }
 
-type Client = legacy::Client<hyper_rustls::HttpsConnector<HttpConnector>, Body>;
+type HttpsClient = legacy::Client<hyper_rustls::HttpsConnector<HttpConnector>, Body>;
 
 /// The API server itself.
 #[derive(Clone)]
 pub(super) struct Upstream {
     address: Uri,
-    answering: Client,
+    answering: HttpsClient,
     /// A connection of their own, so that many watches do not use up the streams of one.
-    watching: Client,
+    watching: HttpsClient,
 }
 
 impl Upstream {
@@ -121,7 +121,7 @@ impl Upstream {
     }
 }
 
-fn client(config: &Config) -> Result<Client> {
+fn client(config: &Config) -> Result<HttpsClient> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);

@@ -64,7 +64,8 @@ impl Listener {
         let (send, ready) = mpsc::channel(16);
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                let (acceptor, send) = (acceptor.clone(), send.clone());
+                let acceptor = acceptor.clone();
+                let send = send.clone();
                 // A peer that never finishes its handshake must not hold up the others.
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {

@@ -24,7 +24,8 @@ impl Write {
     /// Requests that windlass made in a namespace, but those about Leases.
     fn of(event: &Value, namespace: &str) -> Option<Self> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (verb, object) = (word(&event["verb"]), &event["objectRef"]);
+        let verb = word(&event["verb"]);
+        let object = &event["objectRef"];
         let is_write =
             ["create", "update", "patch", "delete", "deletecollection"].contains(&&*verb);
         let agent = event["userAgent"].as_str()?.strip_prefix("windlass/")?;
@@ -64,7 +65,8 @@ fn change(event: &Value, namespace: &str) -> Option<String> {
     let group = word(&object["apiGroup"]);
     let is_own = group.ends_with("fluxcd.io") || group.ends_with("windlass.dev");
     let resource = word(&object["resource"]);
-    let (name, subresource) = (word(&object["name"]), !object["subresource"].is_null());
+    let name = word(&object["name"]);
+    let subresource = !object["subresource"].is_null();
     let is_record = resource == "events" || name.starts_with("sh.helm.release.");
     let is_left_out = !is_ours || is_tried || is_own || is_record || subresource;
     if is_left_out || object["namespace"] != namespace || !(200..300).contains(&code) {

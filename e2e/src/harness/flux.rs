@@ -114,7 +114,7 @@ impl Story {
     /// null removes a field.
     pub async fn git_repository(&self, name: &str, url: &str, more: Value) -> Result<()> {
         let spec = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}});
-        self.apply_flux(("source.toolkit.fluxcd.io/v1", "GitRepository"), name, spec, more).await
+        self.apply_flux("source.toolkit.fluxcd.io/v1", "GitRepository", name, spec, more).await
     }
 
     /// Creates or replaces a Kustomization that applies all of a GitRepository to the story's
@@ -126,12 +126,13 @@ impl Story {
             "sourceRef": {"kind": "GitRepository", "name": source},
             "targetNamespace": self.namespace,
         });
-        self.apply_flux(("kustomize.toolkit.fluxcd.io/v1", "Kustomization"), name, spec, more).await
+        self.apply_flux("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name, spec, more).await
     }
 
     async fn apply_flux(
         &self,
-        (api_version, kind): (&str, &str),
+        api_version: &str,
+        kind: &str,
         name: &str,
         mut spec: Value,
         more: Value,
@@ -220,7 +221,8 @@ impl Story {
             .with_context(|| format!("{target} does not wait for the health of {revision}"))?;
         let entries = object.data["status"]["inventory"]["entries"].as_array();
         for entry in entries.into_iter().flatten() {
-            let (id, version) = (entry["id"].as_str(), entry["v"].as_str());
+            let id = entry["id"].as_str();
+            let version = entry["v"].as_str();
             let parts: Vec<&str> = id.unwrap_or_default().split('_').collect();
             let ([namespace, name, group, kind], Some(version)) = (&parts[..], version) else {
                 anyhow::bail!("{entry} is not an entry of an inventory");

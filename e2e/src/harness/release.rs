@@ -213,7 +213,8 @@ impl Story {
         arguments: &[&str],
         mut is_reached: impl AsyncFnMut() -> Result<bool>,
     ) -> Result<()> {
-        let (helm, home) = (Oracle::Helm.ensure()?, tempfile::tempdir()?);
+        let helm = Oracle::Helm.ensure()?;
+        let home = tempfile::tempdir()?;
         let mut child = self.helm_command(&helm, home.path(), arguments).spawn()?;
         let reached = self
             .await_until("helm to come so far", SOON, async || {

@@ -41,7 +41,8 @@ fn shown(audit: &ReleaseAudit) -> String {
     let revision = |of: &Option<AuditState>| {
         of.as_ref().and_then(|it| it.revision.clone()).unwrap_or_default()
     };
-    let (from, to) = (revision(&spec.from), revision(&spec.to));
+    let from = revision(&spec.from);
+    let to = revision(&spec.to);
     format!(
         "{} {}/{} {from}>{to} {}",
         spec.subject.kind, spec.subject.name, spec.operation, spec.outcome

@@ -144,7 +144,8 @@ impl Windlass {
     }
 
     async fn await_ready(&mut self) -> Result<()> {
-        let (health, operator) = (&self.health, &mut self.operator);
+        let health = &self.health;
+        let operator = &mut self.operator;
         let outcome = await_until("windlass to be ready", START_LIMIT, async || {
             if !operator.is_running()? {
                 return Ok(Some(false));
@@ -167,7 +168,8 @@ pub async fn create_crds(client: &Client) -> Result<()> {
     let api = Api::<apiextensions::CustomResourceDefinition>::all(client.clone());
     let params = PatchParams::apply("story").force();
     try_join_all(crds::all().into_iter().map(|(_, crd)| {
-        let (api, params) = (&api, &params);
+        let api = &api;
+        let params = &params;
         async move {
             let name = crd.metadata.name.clone().unwrap_or_default();
             api.patch(&name, params, &Patch::Apply(&crd)).await?;

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use testbed::progress;
 
 /// How much of an object's state a failure shows.
-const LONGEST: usize = 200;
+const MAX_STATE_CHARACTERS: usize = 200;
 
 /// Which objects of a kind are watched.
 #[derive(Debug, Clone)]
@@ -172,7 +172,7 @@ impl Seen {
             (true, Some(status)) => format!("Ready={status}: {}", self.message()),
             (true, None) => data.to_string(),
         };
-        text.chars().take(LONGEST).collect()
+        text.chars().take(MAX_STATE_CHARACTERS).collect()
     }
 }
 
@@ -196,7 +196,8 @@ impl Watch {
         for selection in selections {
             let (opened, opening) = oneshot::channel();
             openings.push(opening);
-            let (kind, api) = (selection.resource.kind.clone(), selection.api(client));
+            let kind = selection.resource.kind.clone();
+            let api = selection.api(client);
             tasks.spawn(follow(kind, api, selection.config(), tell.clone(), opened));
         }
         for opening in openings {

@@ -136,13 +136,13 @@ impl ChartServer {
     }
 }
 
-type Told = Result<Option<SocketAddr>>;
+type ListenResult = Result<Option<SocketAddr>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn run(
     backend: Backend,
     stopped: oneshot::Receiver<()>,
-    tell: &std::sync::mpsc::Sender<Told>,
+    tell: &std::sync::mpsc::Sender<ListenResult>,
 ) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on loopback")?;
     tell.send(Ok(Some(listener.local_addr()?))).ok();

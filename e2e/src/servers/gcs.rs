@@ -96,7 +96,8 @@ impl GcsServer {
 
     async fn send(&self, request: RequestBuilder) -> Result<()> {
         let answer = request.send().await.context("no answer")?;
-        let (status, url) = (answer.status(), answer.url().clone());
+        let status = answer.status();
+        let url = answer.url().clone();
         let text = answer.text().await?;
         ensure!(status.is_success(), "{url}: {status} {text}");
         Ok(())

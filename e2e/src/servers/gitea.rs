@@ -187,7 +187,8 @@ impl Gitea {
             request = request.json(&body);
         }
         let answer = request.send().await?;
-        let (status, text) = (answer.status(), answer.text().await?);
+        let status = answer.status();
+        let text = answer.text().await?;
         ensure!(status.is_success(), "{method} {path}: {status} {text}");
         if text.is_empty() {
             return Ok(Value::Null);
@@ -198,7 +199,8 @@ impl Gitea {
 
 /// Features that no story uses are off, so that it starts quickly and sends no requests to the internet.
 fn settings(folder: &Path, assets: &Path, [port, ssh_port]: [u16; 2]) -> String {
-    let (folder, assets) = (folder.display(), assets.display());
+    let folder = folder.display();
+    let assets = assets.display();
     format!(
         "WORK_PATH = {folder}\n\
          ; Test machines may have no other user, and it refuses to run as root without.\n\

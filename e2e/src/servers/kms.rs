@@ -117,13 +117,13 @@ fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type Said = (StatusCode, String);
+type KeyServiceAnswer = (StatusCode, String);
 
-fn said(status: u16, value: &Value) -> Said {
+fn said(status: u16, value: &Value) -> KeyServiceAnswer {
     (StatusCode::from_u16(status).unwrap_or_default(), value.to_string())
 }
 
-async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> Said {
+async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> KeyServiceAnswer {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
     let body = String::from_utf8_lossy(&body).into_owned();
@@ -164,7 +164,7 @@ fn read(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_default()
 }
 
-fn vault(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> Said {
+fn vault(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
     let refused = |status, why: &str| said(status, &json!({"errors": [why]}));
     let may = match header(parts, "x-vault-token") {
         VAULT_TOKEN => "/v1/team/sops/decrypt/shop",
@@ -181,7 +181,7 @@ fn vault(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> S
     }
 }
 
-fn aws(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> Said {
+fn aws(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
     let refused = |kind: &str, why: &str| said(400, &json!({"__type": kind, "message": why}));
     if body.contains("Action=AssumeRole&") {
         let is_ours = is_signed(&parts.headers, body, "sts")
@@ -226,7 +226,7 @@ fn decoded(base64: &str) -> Option<String> {
     String::from_utf8(BASE64_STANDARD.decode(base64).ok()?).ok()
 }
 
-fn google(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> Said {
+fn google(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
     let refused = |status: u16, why: &str| said(status, &json!({"error": {"message": why}}));
     let bearer = header(parts, "authorization").strip_prefix("Bearer ").unwrap_or_default();
     // A service account signs for itself; the scope is that of all services.
@@ -247,7 +247,7 @@ fn google(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> 
     }
 }
 
-fn azure_login(path: &str, form: &str) -> Said {
+fn azure_login(path: &str, form: &str) -> KeyServiceAnswer {
     let is_ours = path == format!("/{AZURE_TENANT}/oauth2/v2.0/token")
         && form.contains(&format!("client_secret={AZURE_SECRET}"))
         && form.contains("scope=https%3A%2F%2Fvault.azure.net%2F.default");
@@ -258,7 +258,7 @@ fn azure_login(path: &str, form: &str) -> Said {
     said(200, &json!({"access_token": AZURE_TOKEN, "expires_in": 3600, "token_type": "Bearer"}))
 }
 
-fn azure(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> Said {
+fn azure(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
     let refused = |status, code: &str, why: &str| {
         said(status, &json!({"error": {"code": code, "message": why}}))
     };

@@ -89,7 +89,8 @@ impl Registry {
         let mut client = Client::builder().no_proxy();
         if let Some(authority) = &authority {
             let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
-            let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+            let certificate = folder.join("tls.crt");
+            let key = folder.join("tls.key");
             std::fs::write(&certificate, issued.certificate)?;
             std::fs::write(&key, issued.key)?;
             config["http"]["tls"] = json!({"certificate": certificate, "key": key});

@@ -127,7 +127,8 @@ impl S3Server {
         // `- <bucket> [<time>] <address> <user> <id> <operation> <key> <path and query> <status> …`
         let asked = log.lines().filter_map(|line| {
             let mut words = line.split_once("] ")?.1.split(' ').skip(3);
-            let (operation, path) = (words.next()?, words.nth(1)?);
+            let operation = words.next()?;
+            let path = words.nth(1)?;
             let method = match operation {
                 "s3_ListObjects" | "s3_ListObjectsV2" | "s3_GetObject" => "GET",
                 "s3_HeadObject" | "s3_HeadBucket" => "HEAD",
@@ -142,7 +143,8 @@ impl S3Server {
     /// Sends a signed request.
     async fn send(&self, method: Method, path: &str, body: &[u8]) -> Result<()> {
         let scheme = if self.is_tls { "https" } else { "http" };
-        let (host, path) = (self.endpoint(), format!("/{}", path_encoded(path)));
+        let host = self.endpoint();
+        let path = format!("/{}", path_encoded(path));
         let mut request = self.client.request(method.clone(), format!("{scheme}://{host}{path}"));
         for (name, value) in signed(method.as_str(), &host, &path, body) {
             request = request.header(name, value);
@@ -173,7 +175,8 @@ pub(super) fn encoded(value: &str) -> String {
 /// wrong in the same way.
 fn signed(method: &str, host: &str, path: &str, body: &[u8]) -> BTreeMap<&'static str, String> {
     let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let (date, digest) = (&time[..8], hex(&Sha256::digest(body)));
+    let date = &time[..8];
+    let digest = hex(&Sha256::digest(body));
     let names = "host;x-amz-content-sha256;x-amz-date";
     let canonical = format!(
         "{method}\n{path}\n\nhost:{host}\nx-amz-content-sha256:{digest}\nx-amz-date:{time}\n\n{names}\n{digest}"

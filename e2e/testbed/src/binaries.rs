@@ -258,7 +258,8 @@ pub fn packages(module: &str) -> Result<PathBuf> {
     }
     say(&format!("installing {module} by npm"));
     for file in files {
-        let (from, to) = (testbed().join(module).join(file), unfinished.join(file));
+        let from = testbed().join(module).join(file);
+        let to = unfinished.join(file);
         std::fs::copy(&from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     }
     let output = Command::new("npm")
@@ -344,13 +345,13 @@ fn go(folder: &Path) -> Command {
 pub fn module(name: &str) -> Result<PathBuf> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct Fetched {
+    struct ModuleDownload {
         dir: Option<PathBuf>,
     }
     check_go(GO)?;
     let folder = tempfile::tempdir()?;
     let said = run_go(folder.path(), &["mod", "download", "-json", name])?;
-    let fetched: Fetched = serde_json::from_str(&said)?;
+    let fetched: ModuleDownload = serde_json::from_str(&said)?;
     fetched.dir.with_context(|| format!("{name} has no folder"))
 }
 
@@ -403,7 +404,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).with_context(failed)?;
     for entry in std::fs::read_dir(from).with_context(failed)? {
         let entry = entry.with_context(failed)?;
-        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        let path = entry.path();
+        let copy = to.join(entry.file_name());
         if path.is_dir() {
             copy_folder(&path, &copy)?;
         } else {

@@ -108,7 +108,8 @@ pub fn between(before: &[Object], after: &[Object]) -> Vec<Change> {
 /// What an audit has room for.
 pub fn list(changes: Vec<Change>) -> Listing {
     let mut listing = Listing::default();
-    let (mut hash, mut left) = (Sha256::new(), BYTES);
+    let mut hash = Sha256::new();
+    let mut left = BYTES;
     let has_any = !changes.is_empty();
     for change in changes {
         let count = match change.what {

@@ -47,7 +47,8 @@ pub fn diff_paths(live: &Object, dry_run: &Object, limit: usize) -> Vec<String> 
     let mut work: Vec<(String, &Value, &Value)> = Vec::new();
     let tops: BTreeSet<&String> = body(live).chain(body(dry_run)).map(|(key, _)| key).collect();
     for key in tops.into_iter().filter(|key| live.get(key) != dry_run.get(key)) {
-        let (a, b) = (live.get(key).unwrap_or(&null), dry_run.get(key).unwrap_or(&null));
+        let a = live.get(key).unwrap_or(&null);
+        let b = dry_run.get(key).unwrap_or(&null);
         work.push((push_key("", key), a, b));
     }
     for field in ["annotations", "labels"] {
@@ -67,13 +68,15 @@ pub fn diff_paths(live: &Object, dry_run: &Object, limit: usize) -> Vec<String> 
             (Value::Object(a), Value::Object(b)) => {
                 let keys: BTreeSet<_> = a.keys().chain(b.keys()).collect();
                 for key in keys.into_iter().rev().filter(|key| a.get(*key) != b.get(*key)) {
-                    let (a, b) = (a.get(key).unwrap_or(&null), b.get(key).unwrap_or(&null));
+                    let a = a.get(key).unwrap_or(&null);
+                    let b = b.get(key).unwrap_or(&null);
                     work.push((push_key(&path, key), a, b));
                 }
             }
             (Value::Array(a), Value::Array(b)) => {
                 for i in (0..a.len().max(b.len())).rev().filter(|i| a.get(*i) != b.get(*i)) {
-                    let (a, b) = (a.get(i).unwrap_or(&null), b.get(i).unwrap_or(&null));
+                    let a = a.get(i).unwrap_or(&null);
+                    let b = b.get(i).unwrap_or(&null);
                     work.push((format!("{path}/{i}"), a, b));
                 }
             }

@@ -121,7 +121,8 @@ impl Rules {
     pub fn payload(&self, manifest: &Object, live: &Object, manager: &str) -> Object {
         let mut payload = manifest.clone();
         for path in self.paths(manifest) {
-            let (wanted, found) = (path.get(manifest.fields()), path.get(live.fields()));
+            let wanted = path.get(manifest.fields());
+            let found = path.get(live.fields());
             let Some(wanted) = wanted else { continue };
             match found {
                 Some(found) if found == wanted => {}

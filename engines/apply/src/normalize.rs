@@ -23,7 +23,8 @@ const SERVER_OWNED: [&str; 6] =
 /// A CustomResourceDefinition keeps its status, without which its health could not be judged.
 /// A `stringData` with anything but strings is left for the API server to refuse.
 pub fn normalize(object: &mut Object) {
-    let (api, kind) = (object.api_version().to_owned(), object.kind().to_ascii_lowercase());
+    let api = object.api_version().to_owned();
+    let kind = object.kind().to_ascii_lowercase();
     for field in SERVER_OWNED {
         object.metadata_mut().remove(field);
     }
@@ -78,7 +79,8 @@ pub fn typed(object: &mut Object) {
 /// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are not changed.
 pub fn canonical(object: &mut Map<String, Value>) {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (api, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+    let api = text("apiVersion").to_owned();
+    let kind = text("kind").to_owned();
     if api == "rbac.authorization.k8s.io/v1" && matches!(kind.as_str(), "Role" | "ClusterRole") {
         return;
     }

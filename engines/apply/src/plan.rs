@@ -230,9 +230,12 @@ fn later(time: Time, by: Duration) -> Time {
 /// What a stage still needs; `None` when it is passed.
 fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict<Step>> {
     let stage = desired.stages.get(at)?;
-    let (mut refused, mut unseen) = (Vec::new(), Vec::new());
+    let mut refused = Vec::new();
+    let mut unseen = Vec::new();
     let mut why = reason::RECONCILIATION_FAILED;
-    let (mut add, mut ids, mut recreate) = (Vec::new(), Vec::new(), Vec::new());
+    let mut add = Vec::new();
+    let mut ids = Vec::new();
+    let mut recreate = Vec::new();
     let mut hash = Sha256::new();
     let mut waited = Vec::new();
     for manifest in &stage.objects {

@@ -58,7 +58,8 @@ pub struct DuplicateObject {
 
 /// The stage of an object; `custom` lists group and kind.
 pub fn stage_of(object: &Object, custom: &[(String, String)]) -> StageKind {
-    let (api, kind) = (object.api_version(), object.kind());
+    let api = object.api_version();
+    let kind = object.kind();
     let is = |wanted: &str| kind.eq_ignore_ascii_case(wanted);
     let defines = (is("CustomResourceDefinition") && api.starts_with("apiextensions.k8s.io/"))
         || (is("Namespace") && api == "v1")

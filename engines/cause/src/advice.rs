@@ -171,7 +171,8 @@ fn missing(id: &ObjectId, about: About<'_>) -> (String, Option<String>) {
             (format!("create {subject}, or {named}"), command)
         }
         "ServiceAccount" => {
-            let (name, namespace) = (&id.name, &id.namespace);
+            let name = &id.name;
+            let namespace = &id.namespace;
             let text = format!(
                 "create {subject} with the rights to apply these objects (here those of ClusterRole/edit), or {named}"
             );
@@ -195,7 +196,8 @@ fn field<'o>(id: &ObjectId, about: About<'o>) -> Option<(&'o Object, String)> {
 
 /// What to read of a Pod whose container does not run.
 fn container(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
-    let (namespace, name) = (&id.namespace, &id.name);
+    let namespace = &id.namespace;
+    let name = &id.name;
     match held.is_some_and(|pod| crate::pod::failed(pod).is_some()) {
         true => (
             "read what the container printed".to_owned(),

@@ -97,7 +97,9 @@ impl Needs {
     pub(crate) fn addition(&self, id: &ObjectId) -> Option<String> {
         let key = self.key.as_deref().filter(|key| is_key(key))?;
         let field = if id.kind == "Secret" { "stringData" } else { "data" };
-        let (kind, namespace, name) = (id.kind.to_lowercase(), &id.namespace, &id.name);
+        let kind = id.kind.to_lowercase();
+        let namespace = &id.namespace;
+        let name = &id.name;
         Some(format!(
             "kubectl -n {namespace} patch {kind} {name} --type=merge -p '{{\"{field}\":{{\"{key}\":\"VALUE\"}}}}'"
         ))

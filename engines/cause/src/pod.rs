@@ -92,7 +92,8 @@ pub fn trouble(pod: &Object) -> Option<Trouble> {
 }
 
 fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
-    let (pod, name) = (pod.name().to_owned(), text(container, "name").to_owned());
+    let pod = pod.name().to_owned();
+    let name = text(container, "name").to_owned();
     let waiting = container.get("state").and_then(|it| it.get("waiting"));
     let told = |of: &Value| (text(of, "reason").to_owned(), text(of, "message").to_owned());
     // These are on their way.

@@ -192,7 +192,8 @@ const MOST_REFERENCES: usize = 64;
 /// What a field names: `secretRef`, `valuesFrom` and their like.
 fn named(object: &Object, path: &str, value: &Value) -> Option<(ObjectId, String)> {
     let field = path.rsplit('.').next().unwrap_or(path);
-    let (field, name) = (field.split('[').next().unwrap_or(field), text(value, "name"));
+    let field = field.split('[').next().unwrap_or(field);
+    let name = text(value, "name");
     let is_optional = value.get("optional") == Some(&Value::Bool(true));
     let kind = match field {
         _ if name.is_empty() || is_optional => return None,
@@ -259,7 +260,8 @@ pub fn is_elsewhere(object: &Object) -> bool {
 /// The object that applied an object, by the labels of those who apply.
 pub fn applier(object: &Object) -> Option<ObjectId> {
     owner_labels().find_map(|labels| {
-        let (name, namespace) = (object.label(&labels.name)?, object.label(&labels.namespace)?);
+        let name = object.label(&labels.name)?;
+        let namespace = object.label(&labels.namespace)?;
         let id = ObjectId::new(namespace, name, labels.group, labels.kind);
         // A Kustomization that applies itself is nobody's.
         (id != object.id()).then_some(id)
@@ -275,7 +277,8 @@ pub fn controller(object: &Object) -> Option<ObjectId> {
 }
 
 fn reference_of(reference: &Value, object: &Object, group: &str) -> Option<ObjectId> {
-    let (kind, name) = (text(reference, "kind"), text(reference, "name"));
+    let kind = text(reference, "kind");
+    let name = text(reference, "name");
     let group = match (group_of(reference), kind) {
         (Some(group), _) => group,
         (None, "HTTPArchive") => "source.windlass.dev".to_owned(),

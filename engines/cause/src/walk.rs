@@ -437,7 +437,8 @@ impl<'k> Walk<'k> {
                 },
                 Seen::Hidden => continue,
             };
-            let (subject, namer) = (id.subject(), object.id().subject());
+            let subject = id.subject();
+            let namer = object.id().subject();
             let text = format!("{subject} {what}; {field} of {namer} names it");
             let cause = cause(&id, Problem::Missing, &text, None);
             return Ok(Some(Found { steps: Vec::new(), cause }));

@@ -41,7 +41,8 @@ pub(crate) fn groups(
     let places_in_order: BTreeMap<&String, usize> =
         order.iter().enumerate().map(|(at, id)| (id, at)).collect();
     let levels = levels(&order, &needed)?;
-    let mut wanted: Option<Wanted> = (!only.is_empty()).then(|| Wanted::of(only, &needed));
+    let mut wanted: Option<SelectedReleases> =
+        (!only.is_empty()).then(|| SelectedReleases::of(only, &needed));
     let mut groups: Vec<Vec<Release>> = Vec::new();
     for level in levels.iter().rev() {
         let mut group: Vec<&String> = Vec::new();
@@ -76,12 +77,12 @@ pub(crate) fn groups(
 }
 
 /// The releases that are wanted, and what those need.
-struct Wanted {
+struct SelectedReleases {
     ids: BTreeSet<String>,
     needed: BTreeSet<String>,
 }
 
-impl Wanted {
+impl SelectedReleases {
     fn of(only: &[Release], needed: &BTreeMap<String, Vec<String>>) -> Self {
         let mut wanted = Self { ids: BTreeSet::new(), needed: BTreeSet::new() };
         only.iter().for_each(|release| wanted.add(&release.id(), needed));

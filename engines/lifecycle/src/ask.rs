@@ -94,7 +94,7 @@ impl Question<'_> {
         let Some(event) = events.iter().find(is_its) else {
             let timeout = std::time::Duration::from_millis(hold.timeout_ms);
             return Stand::Ask(Box::new(Ask {
-                name: event_name(self.subject, phase, (self.owner, operation), &hold.lifecycle),
+                name: event_name(self.subject, phase, self.owner, operation, &hold.lifecycle),
                 hold: hold.clone(),
                 phase,
                 operation: operation.to_owned(),

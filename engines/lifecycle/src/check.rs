@@ -140,7 +140,8 @@ fn completion(job: &Value) -> Finding {
     let name = job["metadata"]["name"].as_str().unwrap_or_default();
     if let Some(failed) = holds("Failed") {
         let text = |key: &str| failed[key].as_str().unwrap_or_default().to_owned();
-        let (reason, message) = (text("reason"), text("message"));
+        let reason = text("reason");
+        let message = text("message");
         return Finding::Bad(format!("Job {name} failed: {reason}: {message}"));
     }
     match holds("Complete") {

@@ -85,10 +85,11 @@ pub struct Event {
 pub fn event_name(
     release: &str,
     phase: Phase,
-    (uid, operation): (&str, &str),
+    owner_uid: &str,
+    operation: &str,
     lifecycle: &str,
 ) -> String {
-    let text = format!("{uid}\n{operation}\n{}\n{lifecycle}", phase.as_str());
+    let text = format!("{owner_uid}\n{operation}\n{}\n{lifecycle}", phase.as_str());
     let digest = hex::encode(Sha256::digest(text));
     let release: String = release.chars().take(40).collect();
     let release = release.trim_end_matches(['.', '-']);
@@ -101,9 +102,8 @@ mod tests {
 
     #[test]
     fn a_name_belongs_to_one_phase_of_one_operation_and_lifecycle() {
-        let name = |phase, uid, operation, lifecycle| {
-            event_name("web", phase, (uid, operation), lifecycle)
-        };
+        let name =
+            |phase, uid, operation, lifecycle| event_name("web", phase, uid, operation, lifecycle);
         let one = name(Phase::PreUpgrade, "u", "web.v1.0", "l");
         assert_eq!(one, name(Phase::PreUpgrade, "u", "web.v1.0", "l"));
         assert!(one.starts_with("web-preupgrade-") && one.len() < 64, "{one}");
@@ -115,7 +115,7 @@ mod tests {
         ] {
             assert_ne!(one, other);
         }
-        let long = event_name(&"a.".repeat(40), Phase::Promote, ("u", "o"), "l");
+        let long = event_name(&"a.".repeat(40), Phase::Promote, "u", "o", "l");
         assert!(!long.contains(".-") && long.len() < 80, "{long}");
     }
 }

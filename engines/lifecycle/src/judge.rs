@@ -70,7 +70,8 @@ pub struct Answer {
 impl Answer {
     /// Why the operation fails.
     pub fn failure(&self) -> String {
-        let (lifecycle, phase) = (&self.lifecycle, self.phase.as_str());
+        let lifecycle = &self.lifecycle;
+        let phase = self.phase.as_str();
         let by = match self.answered_by.as_str() {
             "" => String::new(),
             by => format!(" (answered by {by})"),

@@ -206,7 +206,8 @@ pub fn holds(
     binding.sort_by_key(|it| (it.order, it.name.as_str()));
     if let Some(it) = binding.iter().find(|it| !lifecycles.iter().any(|of| of.name == it.lifecycle))
     {
-        let (binding, lifecycle) = (it.name.clone(), it.lifecycle.clone());
+        let binding = it.name.clone();
+        let lifecycle = it.lifecycle.clone();
         return Err(SelectError::Missing { binding, lifecycle });
     }
     let mut found: Vec<(i64, Hold)> = Vec::new();

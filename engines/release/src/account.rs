@@ -84,7 +84,8 @@ fn confirm(next: &mut Status, desired: &Desired) {
 }
 
 fn upgraded_text(known: &Snapshot) -> String {
-    let (release, chart) = (known.full_name(), known.versioned_chart());
+    let release = known.full_name();
+    let chart = known.versioned_chart();
     format!("Helm upgrade succeeded for release {release} with chart {chart}")
 }
 
@@ -129,7 +130,9 @@ fn failed_text(
     error: &str,
 ) -> String {
     let target = &desired.target;
-    let (namespace, release, error) = (&target.namespace, &target.full_name, error.trim());
+    let namespace = &target.namespace;
+    let release = &target.full_name;
+    let error = error.trim();
     let action = action.as_str();
     format!(
         "Helm {action} failed for release {namespace}/{release} with chart {name}@{version}: {error}"
@@ -295,7 +298,8 @@ struct End<'e> {
 
 impl End<'_> {
     fn release(&self, next: &mut Status) -> (Reason, String) {
-        let (desired, action) = (self.desired, self.journal.action);
+        let desired = self.desired;
+        let action = self.journal.action;
         let is_install = action == Action::Install;
         next.last_attempted_action = Some(action);
         next.last_attempted_duration = self
@@ -303,7 +307,8 @@ impl End<'_> {
             .ended
             .and_then(|ended| Duration::try_from(ended.duration_since(self.journal.started)).ok());
         let Some(error) = self.error else {
-            let (release, chart) = (self.known.full_name(), self.known.versioned_chart());
+            let release = self.known.full_name();
+            let chart = self.known.versioned_chart();
             let what = action.as_str();
             let text = format!("Helm {what} succeeded for release {release} with chart {chart}");
             let reason = match is_install {
@@ -324,7 +329,8 @@ impl End<'_> {
             }
             return (reason, text);
         };
-        let (name, version) = (&self.known.chart_name, &self.known.chart_version);
+        let name = &self.known.chart_name;
+        let version = &self.known.chart_version;
         let text = failed_text(desired, action, name, version, error);
         let reason = match is_install {
             _ if self.held_back => status::LIFECYCLE_FAILED,
@@ -343,7 +349,8 @@ impl End<'_> {
     }
 
     fn test(&self, next: &mut Status) -> (Reason, String) {
-        let (desired, release) = (self.desired, self.known.full_name());
+        let desired = self.desired;
+        let release = self.known.full_name();
         let chart = self.known.versioned_chart();
         let Some(error) = self.error else {
             let count = self.known.test_hooks.as_ref().map_or(0, std::collections::BTreeMap::len);
@@ -377,7 +384,8 @@ impl End<'_> {
     /// A lifecycle did not let a release be promoted that was tested. That is a failure of the release, also where failures of
     /// tests are ignored.
     fn not_promoted(&self, next: &mut Status, error: &str) -> (Reason, String) {
-        let (desired, release) = (self.desired, self.known.full_name());
+        let desired = self.desired;
+        let release = self.known.full_name();
         let chart = self.known.versioned_chart();
         let text = format!("Promotion failed for release {release} with chart {chart}: {error}");
         let reason = status::LIFECYCLE_FAILED;
@@ -404,7 +412,8 @@ impl End<'_> {
             (None, Some(revision)) => Snapshot::of(&revision.record, None, "")?,
             (None, None) => self.known.clone(),
         };
-        let (release, chart) = (target.full_name(), target.versioned_chart());
+        let release = target.full_name();
+        let chart = target.versioned_chart();
         let what = format!("Helm rollback to previous release {release} with chart {chart}");
         let (truth, reason, text) = match self.error {
             None => (Truth::True, status::ROLLBACK_SUCCEEDED, format!("{what} succeeded")),
@@ -418,7 +427,8 @@ impl End<'_> {
     }
 
     fn removal(&self, next: &mut Status) -> (Reason, String) {
-        let (release, chart) = (self.known.full_name(), self.known.versioned_chart());
+        let release = self.known.full_name();
+        let chart = self.known.versioned_chart();
         let is_remediation = self.journal.action == Action::UninstallRemediation;
         let error = self.error.map(str::trim);
         let text = match (is_remediation, error) {
@@ -475,7 +485,8 @@ pub fn unlocked(
     if let Some(place) = next.history.iter_mut().find(|known| known.targets(record)) {
         *place = known.clone();
     }
-    let (release, chart) = (known.full_name(), known.versioned_chart());
+    let release = known.full_name();
+    let chart = known.versioned_chart();
     let text = format!("Unlocked Helm release {release} with chart {chart} in {life} state");
     let reason = status::PENDING_RELEASE;
     next.released = said(desired, Truth::False, reason, text.clone());
@@ -493,7 +504,8 @@ pub fn unlocked(
 pub fn adopted(desired: &Desired, status: &Status, record: &Record) -> Result<Report, DigestError> {
     let mut next = status.clone();
     let known = Snapshot::of(record, None, "")?;
-    let (release, chart) = (known.full_name(), known.versioned_chart());
+    let release = known.full_name();
+    let chart = known.versioned_chart();
     let text = format!("Adopted release {release} with chart {chart}, which is up to date");
     let reason = status::INSTALL_SUCCEEDED;
     next.released = said(desired, Truth::True, reason, text.clone());
@@ -545,7 +557,8 @@ fn confirm_in_sync(desired: &Desired, next: &mut Status) {
     let known = latest(&next.history).cloned();
     // What was told of a failure is no longer so: somebody else made it well.
     if let (Some(known), Some(before)) = (known, &next.released) {
-        let (release, chart) = (known.full_name(), known.versioned_chart());
+        let release = known.full_name();
+        let chart = known.versioned_chart();
         let told = match before.reason {
             status::INSTALL_FAILED => Some((status::INSTALL_SUCCEEDED, "install")),
             status::UPGRADE_FAILED => Some((status::UPGRADE_SUCCEEDED, "upgrade")),

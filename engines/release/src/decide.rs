@@ -114,7 +114,8 @@ pub enum StateError {
 
 impl StateError {
     pub(crate) fn unreadable(broken: &Broken) -> Self {
-        let (secret, problem) = (broken.secret.clone(), broken.problem.clone());
+        let secret = broken.secret.clone();
+        let problem = broken.problem.clone();
         Self::Unreadable { secret, problem }
     }
 }

@@ -169,7 +169,9 @@ impl Kind for Release {
 /// The journal says that the status tells how its operation ended.
 fn accounted(record: &Record, journal: &Journal) -> Step {
     let journal = Journal { accounted: true, ..journal.clone() };
-    let (version, changes, others) = (record.version, Vec::new(), Vec::new());
+    let version = record.version;
+    let changes = Vec::new();
+    let others = Vec::new();
     Step::Write(Box::new(Write { version, changes, others, journal }))
 }
 
@@ -310,7 +312,9 @@ impl Run<'_> {
             return self.account(record, journal);
         }
         if let Some(journal) = self.with_new_timeout(journal) {
-            let (version, changes, others) = (record.version, Vec::new(), Vec::new());
+            let version = record.version;
+            let changes = Vec::new();
+            let others = Vec::new();
             let write = Write { version, changes, others, journal };
             return Ok(Verdict::Act(vec![Step::Write(Box::new(write))]));
         }
@@ -409,7 +413,8 @@ impl Run<'_> {
         {
             return Verdict::Act(vec![self.tell(account::left(status, &last.record, known))]);
         }
-        let (name, keep) = (&self.desired.target.name, self.desired.uninstall.keep_history);
+        let name = &self.desired.target.name;
+        let keep = self.desired.uninstall.keep_history;
         let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
         if let Some(Removal::Purge(versions)) = left {
             return Verdict::Act(vec![Step::Purge { versions }]);

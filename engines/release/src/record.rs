@@ -160,7 +160,8 @@ const ZERO: i64 = -62_135_596_800;
 impl Timestamp {
     /// A time in UTC.
     pub fn new(time: Time) -> Self {
-        let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
+        let seconds = time.as_second();
+        let nanos = time.subsec_nanosecond();
         Self(golang::time::Time::from_unix(seconds, nanos.into(), Zone::Utc))
     }
 

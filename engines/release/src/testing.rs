@@ -292,7 +292,9 @@ impl World {
                 Health::Done
             }
         };
-        let (mut hook, mut objects, mut hook_watched) = (None, None, false);
+        let mut hook = None;
+        let mut objects = None;
+        let mut hook_watched = false;
         match scope {
             Scope::Nothing => {}
             Scope::Ready { .. } => objects = Some(health(&self.faults, &self.slow, "ready")),

@@ -93,7 +93,8 @@ impl<R: Read> Reader<R> {
 
     /// Reads over what is left of a body; tells whether the archive goes on.
     fn skip_body(&mut self) -> Result<bool, ExtractError> {
-        let (remaining, padding) = (self.remaining, self.padding);
+        let remaining = self.remaining;
+        let padding = self.padding;
         self.begin_body(0);
         if io::copy(&mut (&mut self.input).take(remaining), &mut io::sink())? < remaining {
             return Err(ExtractError::Tar("it ends in the middle of a file"));
@@ -181,7 +182,8 @@ fn parse_pax(mut records: &[u8]) -> Result<Overrides, ExtractError> {
         let record = records.get(space + 1..len).and_then(|record| record.strip_suffix(b"\n"));
         let record = record.ok_or_else(wrong)?;
         let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(wrong)?;
-        let (key, value) = (&record[..equals], &record[equals + 1..]);
+        let key = &record[..equals];
+        let value = &record[equals + 1..];
         match key {
             b"" => return Err(wrong()),
             sparse if sparse.starts_with(b"GNU.sparse.") => {

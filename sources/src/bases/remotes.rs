@@ -207,7 +207,8 @@ impl<F: Files> Files for Remotes<F> {
             );
             return Err(Error::new(text));
         }
-        let (egress, budgets) = (self.context.known.egress(), self.context.known.budgets());
+        let egress = self.context.known.egress();
+        let budgets = self.context.known.budgets();
         let client = self.context.known.client(&Tls::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
         let limits = web::Limits::default();

@@ -78,7 +78,9 @@ impl<'a> Asked<'a> {
 
     /// Another answer than the protocol has.
     pub(super) fn answer(&self, status: u16, code: String, text: &str) -> Error {
-        let (action, endpoint, text) = (self.action.clone(), self.endpoint(), printable(text));
+        let action = self.action.clone();
+        let endpoint = self.endpoint();
+        let text = printable(text);
         Error::Answer { action, endpoint, status, code, text }
     }
 

@@ -142,7 +142,8 @@ impl Blob {
             true => percent_decode_str(&name.text).decode_utf8_lossy().into_owned(),
             false => name.text,
         };
-        let (etag, size) = (tag(&properties.etag), properties.length);
+        let etag = tag(&properties.etag);
+        let size = properties.length;
         is_file.then_some(Object { key, etag, size, generation: None })
     }
 }
@@ -245,7 +246,8 @@ fn of_environment(
     if let Some(client) = client {
         return Ok(builder.with_client_id(client));
     }
-    let (tenant, application) = (given("AZURE_TENANT_ID"), given("AZURE_CLIENT_ID"));
+    let tenant = given("AZURE_TENANT_ID");
+    let application = given("AZURE_CLIENT_ID");
     if let Some(authority) = given("AZURE_AUTHORITY_HOST") {
         let authority = checked_authority(&authority);
         let authority = authority.map_err(|why| format!("AZURE_AUTHORITY_HOST {why}"))?;

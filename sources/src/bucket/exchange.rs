@@ -124,7 +124,8 @@ impl Exchange {
         asked: &Asked<'_>,
         answer: Response,
     ) -> BoxStream<'static, Result<Bytes, Error>> {
-        let (action, endpoint) = (asked.action.clone(), asked.endpoint());
+        let action = asked.action.clone();
+        let endpoint = asked.endpoint();
         let body = answer.bytes_stream().map(move |chunk| {
             chunk.map_err(|error| Error::Unreadable {
                 action: action.clone(),

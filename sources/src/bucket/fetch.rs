@@ -174,7 +174,8 @@ async fn download(
             let Some((etag, body)) = whole(remote, client, &object).await? else {
                 return Ok(None);
             };
-            let (spool, size) = (spool.clone(), body.len() as u64);
+            let spool = spool.clone();
+            let size = body.len() as u64;
             let place = tokio::task::spawn_blocking(move || spool.put(&body)).await;
             let place = place.map_err(io::Error::other).and_then(|it| it).map_err(Error::Disk)?;
             Ok(Some((path, Object { etag, size, ..object }, place)))

@@ -97,7 +97,8 @@ impl Listed {
             let mut above = path.parent();
             while let Some(dir) = above.filter(|dir| !dir.is_root()) {
                 if let Some(file) = self.objects.get(&dir) {
-                    let (first, second) = (file.key.clone(), object.key.clone());
+                    let first = file.key.clone();
+                    let second = object.key.clone();
                     return Err(Error::Collision { first, second });
                 }
                 above = dir.parent();

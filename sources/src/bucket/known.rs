@@ -34,7 +34,8 @@ impl Known {
     }
 
     pub(super) fn client(&self, server: &Server) -> Result<Arc<Client>, Error> {
-        let (key, now) = (key(server), Instant::now());
+        let key = key(server);
+        let now = Instant::now();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, (used, _)| now.duration_since(*used) < IDLE);
         if let Some((used, client)) = clients.get_mut(&key) {

@@ -62,7 +62,8 @@ impl Client {
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
-        let (proxy, waiting) = (server.proxy.as_ref(), Waiting::default());
+        let proxy = server.proxy.as_ref();
+        let waiting = Waiting::default();
         let provider = credentials::provider(&server.identity, &region, proxy, budgets, &waiting)?;
         config = match provider {
             Some(credentials) => config.credentials_provider(credentials),
@@ -174,7 +175,8 @@ impl Client {
             Err(error) if failure::status(&error) == Some(304) => return Ok(None),
             Err(error) => return Err(failure(&asked, &error)),
         };
-        let (endpoint, action) = (self.endpoint.to_string(), asked.action);
+        let endpoint = self.endpoint.to_string();
+        let action = asked.action;
         let broken = move |error: &(dyn std::error::Error + 'static)| Error::Unreadable {
             action: action.clone(),
             endpoint: endpoint.clone(),

@@ -124,7 +124,8 @@ impl Known {
         if known.len() >= MOST_KNOWN && !known.contains_key(who) {
             known.clear();
         }
-        let (url, revision) = (url.to_owned(), revision.to_owned());
+        let url = url.to_owned();
+        let revision = revision.to_owned();
         known.insert(who.to_owned(), Fetched { url, revision, validators });
     }
 }

@@ -163,7 +163,8 @@ pub fn check(files: Files, dependency: &Dependency, place: &str) -> Result<Files
         Some(Constraint::parse(&dependency.version).ok()?.matches(&version))
     };
     if in_range() != Some(true) {
-        let (range, found) = (dependency.version.clone(), metadata.version.clone());
+        let range = dependency.version.clone();
+        let found = metadata.version.clone();
         return Err(Error::OtherVersion { range, place, found });
     }
     Ok(files)

@@ -215,7 +215,8 @@ impl Index {
     /// Adds a version to the chart, unless it is none.
     fn add(&mut self, chart: &str, raw: Raw) -> Result<(), Error> {
         let Raw { name, version, urls, digest, created } = raw;
-        let (name, version) = (name.unwrap_or_default(), version.unwrap_or_default());
+        let name = name.unwrap_or_default();
+        let version = version.unwrap_or_default();
         let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
         if !is_name || Semver::parse(&version).is_err() {
             return Ok(());
@@ -265,7 +266,8 @@ impl Index {
 
 fn yaml(text: &[u8]) -> Result<(Index, Option<String>), Error> {
     let limits = Limits { nodes: MAX_NODES, ..Limits::default() };
-    let (mut index, mut api_version) = (Index::default(), None);
+    let mut index = Index::default();
+    let mut api_version = None;
     let Some(mut walk) = Walk::new(text, limits)? else { return Err(Error::Empty) };
     if !walk.map()? {
         return Ok((index, api_version));

@@ -241,7 +241,8 @@ impl Repository {
     ) -> Result<Self, Error> {
         let url = normalized(url)?;
         let is_store = url.scheme() == store::SCHEME;
-        let (of, pass) = (credentials, pass_credentials);
+        let of = credentials;
+        let pass = pass_credentials;
         Ok(Self(if is_store {
             Kind::Store(Box::new(Store::new(url, of, pass, timeout, reach)?))
         } else {
@@ -345,7 +346,8 @@ async fn receive_chart(
     let found = hex::encode(Sha256::digest(&archive));
     match digest {
         Some(expected) if !expected.eq_ignore_ascii_case(&found) => {
-            let (url, expected) = (url.to_owned(), expected.to_owned());
+            let url = url.to_owned();
+            let expected = expected.to_owned();
             Err(Error::Mismatch { url, expected })
         }
         _ => Ok(archive),

@@ -44,7 +44,8 @@ pub fn merge(
     ignore_missing: bool,
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,
 ) -> Result<Merged, Error> {
-    let (mut merged, mut files) = (Map::new(), Vec::new());
+    let mut merged = Map::new();
+    let mut files = Vec::new();
     for path in paths {
         let Some(text) = read(path) else {
             if ignore_missing {

@@ -82,13 +82,15 @@ pub fn checkout(
 ) -> Result<Checkout, Error> {
     let begun = Instant::now();
     let fetched = super::fetch(remote, reference, context)?;
-    let (revision, commit) = (fetched.revision.clone(), fetched.commit.clone());
+    let revision = fetched.revision.clone();
+    let commit = fetched.commit.clone();
     let mut parts = vec![Part::new(String::new(), remote.url.clone(), 0, fetched)?];
     if content.submodules {
         fetch_submodules(remote, content, context, begun, &mut parts)?;
     }
     let items = items(&parts, &content.sparse, remote)?;
-    let (read, limit) = (AtomicU64::new(0), remote.limits.total);
+    let read = AtomicU64::new(0);
+    let limit = remote.limits.total;
     let remote = remote.url.to_string();
     Ok(Checkout { revision, commit, parts, items, read, limit, remote })
 }
@@ -147,7 +149,8 @@ fn fetch_submodules(
     let mut left = VecDeque::from([0]);
     while let Some(parent) = left.pop_front() {
         for (path, url, entry) in parts[parent].submodules(&content.sparse)? {
-            let (from, depth) = (parts[parent].url.clone(), parts[parent].depth + 1);
+            let from = parts[parent].url.clone();
+            let depth = parts[parent].depth + 1;
             let too_many = |what: &str, limit: usize| Error::TooLarge {
                 remote: root.url.to_string(),
                 what: what.to_owned(),
@@ -165,7 +168,7 @@ fn fetch_submodules(
                 received: root.limits.received.saturating_sub(received),
             };
             let sha = entry.submodule_commit();
-            let (url, fetched) = fetch_one(root, &from, &path, (&url, sha), budget, context)?;
+            let (url, fetched) = fetch_one(root, &from, &path, &url, sha, budget, context)?;
             parts.push(Part::new(path, url, depth, fetched)?);
             left.push_back(parts.len() - 1);
             if entries(parts) > root.limits.entries {
@@ -187,7 +190,8 @@ fn fetch_one(
     root: &Remote,
     from: &RemoteUrl,
     path: &str,
-    (url, sha): (&str, String),
+    url: &str,
+    sha: String,
     budget: Budget,
     context: &Context,
 ) -> Result<(RemoteUrl, Fetched), Error> {
@@ -232,12 +236,14 @@ fn items(parts: &[Part], sparse: &Sparse, remote: &Remote) -> Result<Vec<Item>, 
     let mut items = Vec::with_capacity(entries(parts));
     for (number, part) in parts.iter().enumerate() {
         for entry in &part.listing.entries {
-            let (path, kind) = (part.path_of(entry), entry.kind);
+            let path = part.path_of(entry);
+            let kind = entry.kind;
             items.push(Item { path, kind, part: number, entry: entry.clone() });
         }
     }
     if let Some(folder) = sparse.missing(items.iter().map(|item| item.path.as_str())) {
-        let (remote, folder) = (remote.url.to_string(), folder.to_owned());
+        let remote = remote.url.to_string();
+        let folder = folder.to_owned();
         return Err(Error::SparseMissing { remote, folder });
     }
     items.retain(|item| sparse.takes(&item.path));
@@ -285,7 +291,8 @@ impl Checkout {
         let length = bytes.len() as u64;
         let before = self.read.fetch_add(length, Ordering::Relaxed);
         if before.saturating_add(length) > self.limit {
-            let (remote, limit) = (self.remote.clone(), format!("{} bytes", self.limit));
+            let remote = self.remote.clone();
+            let limit = format!("{} bytes", self.limit);
             let what = "all files together".to_owned();
             return Err(Error::TooLarge { remote, what, limit });
         }

@@ -101,9 +101,11 @@ fn is_about(patterns: &HostPatterns, name: &str) -> bool {
 
 /// OpenSSH's patterns: `*` is any run of characters, `?` any one. Linear in the product of the lengths.
 fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_ascii_lowercase(), name.as_bytes());
+    let pattern = pattern.to_ascii_lowercase();
+    let name = name.as_bytes();
     let pattern = pattern.as_bytes();
-    let (mut p, mut n) = (0, 0);
+    let mut p = 0;
+    let mut n = 0;
     // Where to take up again: after the last `*`, and what it has swallowed so far.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {

@@ -131,7 +131,8 @@ pub(super) fn newest(
     found.sort_by(|a, b| a.name.cmp(&b.name));
     if let [_, _, ..] = found.as_slice() {
         if found.len() > MOST_TIED {
-            let (remote, limit) = (wire.remote(), MOST_TIED.to_string());
+            let remote = wire.remote();
+            let limit = MOST_TIED.to_string();
             let what = format!("the number of tags that are the same version as {}", found[0].name);
             return Err(Error::TooLarge { remote, what, limit });
         }

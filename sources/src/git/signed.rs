@@ -43,7 +43,8 @@ impl Tag {
 
 /// What a tag leads to in the end.
 fn target(tag: ObjectId, objects: &gix::odb::Handle) -> Option<ObjectId> {
-    let (mut id, mut buffer) = (tag, Vec::new());
+    let mut id = tag;
+    let mut buffer = Vec::new();
     for _ in 0..DEEPEST {
         if objects.find(&id, &mut buffer).ok()?.kind != Kind::Tag {
             return Some(id);
@@ -86,7 +87,8 @@ impl Signable {
             Ok::<_, gix::Error>((id.to_string(), data))
         };
         let tag = tag.map(|tag| {
-            let (name, object) = (tag.name.clone(), tag.id.map(read).transpose()?);
+            let name = tag.name.clone();
+            let object = tag.id.map(read).transpose()?;
             Ok::<_, gix::Error>(SignableTag { name, object })
         });
         let (sha, commit) = read(id)?;

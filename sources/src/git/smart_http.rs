@@ -52,7 +52,9 @@ pub(super) fn transport(
         url: origin.to_string(),
         reason: error.probable_cause().to_string(),
     })?;
-    let (base, egress, wire) = (None, known.egress().clone(), wire.clone());
+    let base = None;
+    let egress = known.egress().clone();
+    let wire = wire.clone();
     let smart = SmartHttp { client, authorization, origin, base, remembered, egress, wire };
     Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
 }
@@ -104,7 +106,8 @@ impl SmartHttp {
         let mut at = Url::parse(url).map_err(io::Error::other)?;
         for _ in 0..=MOST_REDIRECTS {
             self.egress.admits(&at).map_err(|refused| {
-                let (host, cause) = (self.wire.host(), refused.to_string());
+                let host = self.wire.host();
+                let cause = refused.to_string();
                 self.wire.fail(Error::Unreachable { host, cause })
             })?;
             let request = self.client.get(at.clone()).headers(headers.clone());

@@ -188,7 +188,8 @@ impl Fetched {
     /// lead out of the tree.
     pub fn entries(&self) -> Result<Listing, Error> {
         let mut listing = Listing { entries: Vec::new(), unreadable: Vec::new() };
-        let (mut seen, mut length) = (0, 0);
+        let mut seen = 0;
+        let mut length = 0;
         let mut buffer = Vec::new();
         // What is still to be examined, the next one last.
         let mut left = self.children(&Place::root(self.tree), &mut buffer)?;
@@ -292,7 +293,8 @@ impl Fetched {
     }
 
     fn too_large(&self, what: &str, limit: u64, unit: &str) -> Error {
-        let (remote, what) = (self.remote.clone(), what.to_owned());
+        let remote = self.remote.clone();
+        let what = what.to_owned();
         Error::TooLarge { remote, what, limit: format!("{limit} {unit}") }
     }
 

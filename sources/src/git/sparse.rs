@@ -75,7 +75,8 @@ impl Sparse {
         let mut paths: Vec<&str> = paths.collect();
         paths.sort_unstable();
         let exists = |folder: &Folder| {
-            let (name, inside) = (folder.path.as_str(), format!("{}/", folder.path.as_str()));
+            let name = folder.path.as_str();
+            let inside = format!("{}/", folder.path.as_str());
             let first = |text: &str| paths.get(paths.partition_point(|path| *path < text)).copied();
             folder.path.is_root()
                 || first(name) == Some(name)

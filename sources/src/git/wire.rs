@@ -75,7 +75,8 @@ impl Wire {
         let mut secrets = remote.credentials.auth.secrets();
         secrets.extend(remote.proxy.as_ref().map(|proxy| proxy.password().clone()));
         let watch = {
-            let (stop, cancel) = (Arc::clone(&stop), cancel.clone());
+            let stop = Arc::clone(&stop);
+            let cancel = cancel.clone();
             context.runtime.spawn(async move {
                 tokio::select! {
                     () = cancel.cancelled() => {}
@@ -204,7 +205,8 @@ impl Wire {
         let length = bytes.len() as u64;
         let before = self.0.received.fetch_add(length, Ordering::Relaxed);
         if before.saturating_add(length) > self.0.limit {
-            let (remote, limit) = (self.remote(), format!("{} bytes", self.0.limit));
+            let remote = self.remote();
+            let limit = format!("{} bytes", self.0.limit);
             let what = "the received data".to_owned();
             return Err(self.fail(Error::TooLarge { remote, what, limit }));
         }

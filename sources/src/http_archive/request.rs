@@ -190,7 +190,8 @@ impl Asking<'_> {
         file.rewind().map_err(disk)?;
         let name = self.remote.url.path_segments().and_then(|mut parts| parts.next_back());
         let name = name.unwrap_or_default().to_owned();
-        let (digest, shown) = (sealed.digest, self.url());
+        let digest = sealed.digest;
+        let shown = self.url();
         Ok(Download { file, digest, validators, content_type, name, shown })
     }
 }

@@ -143,7 +143,8 @@ async fn login(session: &mut Session<'_>, key: &Key<'_>) -> Result<Login, Why> {
             Identity::Environment { sts: None }
         }
     };
-    let (budgets, waiting) = (&session.wire.budgets, &session.wire.waiting);
+    let budgets = &session.wire.budgets;
+    let waiting = &session.wire.waiting;
     let provider = credentials::provider(&identity, key.region, None, budgets, waiting);
     let provider = provider.map_err(|error| Why::Login(error.to_string()))?;
     let provider = provider.ok_or(Why::NoCredentials(ENTRY))?;
@@ -170,7 +171,8 @@ fn keys(text: &[u8]) -> Result<Identity, Why> {
         let problem = format!("it has no `{}` or no `{}`", names.0, names.1);
         return Err(Why::BadSecret { entry: ENTRY, problem });
     };
-    let (secret, session) = (Redacted::new(secret), member("aws_session_token").map(Redacted::new));
+    let secret = Redacted::new(secret);
+    let session = member("aws_session_token").map(Redacted::new);
     Ok(Identity::Keys { access, secret, session })
 }
 

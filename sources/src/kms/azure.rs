@@ -99,7 +99,8 @@ pub(super) async fn decrypt(
     let mut request = request(Method::POST, key.url.clone(), body.into());
     let (identity, secret) = identity(session)?;
     if !session.azure.contains_key(key.audience) {
-        let (egress, waiting) = (session.wire.budgets.egress(), &session.wire.waiting);
+        let egress = session.wire.budgets.egress();
+        let waiting = &session.wire.waiting;
         let found = provider(&identity, Some(key.audience), egress, waiting);
         session.azure.insert(key.audience, found.map_err(|why| no_login(why, ENTRY))?);
     }
@@ -144,7 +145,8 @@ fn identity(session: &Session<'_>) -> Result<(Identity, String), Why> {
     let authority = member("authorityHost").map(|url| Url::parse(&url)).transpose();
     let authority = authority.map_err(|_unread| bad("`authorityHost` is not a URL"))?;
     let application = |tenant, client, secret: String| {
-        let (shown, secret) = (secret.clone(), Redacted::new(secret));
+        let shown = secret.clone();
+        let secret = Redacted::new(secret);
         let authority = authority.clone();
         Ok((Identity::Application { tenant, client, secret, authority }, shown))
     };

@@ -103,7 +103,8 @@ async fn token(session: &mut Session<'_>) -> Result<Redacted<String>, Why> {
                 Identity::Environment
             }
         };
-        let (egress, waiting) = (session.wire.budgets.egress(), &session.wire.waiting);
+        let egress = session.wire.budgets.egress();
+        let waiting = &session.wire.waiting;
         let found = provider(&identity, egress, waiting).map_err(|why| no_login(why, ENTRY))?;
         session.google = found;
     }

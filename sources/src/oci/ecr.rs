@@ -215,7 +215,8 @@ fn read(text: &[u8], now: f64) -> Option<(Auth, Option<Duration>)> {
     };
     let pair = String::from_utf8(STANDARD.decode(token.text.trim()).ok()?).ok()?;
     let (username, password) = pair.split_once(':')?;
-    let (username, password) = (username.to_owned(), Redacted::new(password.to_owned()));
+    let username = username.to_owned();
+    let password = Redacted::new(password.to_owned());
     let life = (token.until - now).clamp(0.0, LONGEST_LIFE);
     let life = Duration::try_from_secs_f64(life).ok().filter(|life| !life.is_zero());
     Some((Auth::Login { username, password }, life))

@@ -104,7 +104,8 @@ impl Session<'_> {
     fn url_by(&self, is_plain: bool, path: &str) -> Result<Url, Error> {
         let scheme = if is_plain { "http" } else { "https" };
         let repository = &self.remote.repository;
-        let (registry, name) = (repository.registry(), repository.path());
+        let registry = repository.registry();
+        let name = repository.path();
         let unusable =
             |_| Error::InvalidUrl { reason: format!("`{repository}` does not form a URL") };
         Url::parse(&format!("{scheme}://{registry}/v2/{name}/{path}")).map_err(unusable)

@@ -89,7 +89,8 @@ fn auth(entry: Entry) -> Option<Auth> {
     if let Some(token) = some(entry.identitytoken) {
         return Some(Auth::Identity(Redacted::new(token)));
     }
-    let (mut username, mut password) = (some(entry.username), some(entry.password));
+    let mut username = some(entry.username);
+    let mut password = some(entry.password);
     // Parity(docker): `auth` wins over the other two.
     if let Some(both) = some(entry.auth) {
         let both = String::from_utf8(BASE64.decode(both.trim()).ok()?).ok()?;

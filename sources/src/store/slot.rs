@@ -28,7 +28,8 @@ impl Slot {
         check("kind", kind)?;
         check("namespace", namespace)?;
         check("name", name)?;
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let namespace = namespace.to_owned();
+        let name = name.to_owned();
         Ok(Self { kind: kind.to_ascii_lowercase(), namespace, name })
     }
 

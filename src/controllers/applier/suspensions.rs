@@ -49,7 +49,7 @@ impl<K: Applied> Session<K> {
         };
         let generation = meta.generation.unwrap_or_default();
         let key = format!("{} {generation} {text}", operation.as_str());
-        let spec = spec(operation, self.subject(object), cause, (text, self.began));
+        let spec = spec(operation, self.subject(object), cause, text, self.began);
         let namespace = &self.node.namespace;
         if let Some(event) = audit::write(&self.context, namespace, &key, spec).await {
             self.context.events.announce(&**object, K::CONTROLLER, event);
@@ -72,7 +72,8 @@ fn spec(
     operation: AuditOperation,
     subject: AuditSubject,
     cause: Option<Request>,
-    (message, now): (String, Time),
+    message: String,
+    now: Time,
 ) -> ReleaseAuditSpec {
     let causes: Vec<AuditCause> = cause.map(audit::requested).into_iter().collect();
     ReleaseAuditSpec {
@@ -108,7 +109,7 @@ fn suspended(meta: &ObjectMeta) -> Request {
 /// Who resumed an object and why: the annotations count if they were written together with the spec.
 fn resumed(meta: &ObjectMeta) -> Request {
     let manager = manager_of_spec(meta);
-    let claim = audit::claim(meta, &manager, (REQUESTED_BY, REQUESTED_REASON));
+    let claim = audit::claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON);
     Request { manager, ..claim.unwrap_or_default() }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Beginning {
     pub(crate) since: Instant,
 }
 
-struct Entry {
+struct WaitingEvent {
     beginning: Beginning,
     notification: Notification,
     bytes: usize,
@@ -79,13 +79,13 @@ impl Amount {
 
 #[derive(Default)]
 struct Backlog {
-    of: BTreeMap<Topic, Entry>,
+    of: BTreeMap<Topic, WaitingEvent>,
     all: Amount,
     each: BTreeMap<String, Amount>,
 }
 
 impl Backlog {
-    fn take(&mut self, topic: &Topic) -> Option<Entry> {
+    fn take(&mut self, topic: &Topic) -> Option<WaitingEvent> {
         let entry = self.of.remove(topic)?;
         self.all.subtract(entry.bytes);
         if let Some(each) = self.each.get_mut(&topic.namespace) {
@@ -120,7 +120,7 @@ impl Suppression {
         waiting.each.entry(topic.namespace.clone()).or_default().add(bytes);
         let now = || Beginning { at: jiff::Timestamp::now(), since: Instant::now() };
         let beginning = earlier.unwrap_or_else(now);
-        waiting.of.insert(topic, Entry { beginning, notification, bytes });
+        waiting.of.insert(topic, WaitingEvent { beginning, notification, bytes });
         None
     }
 

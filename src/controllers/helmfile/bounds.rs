@@ -3,25 +3,25 @@
 use crds::helmfile::ReleaseRow;
 
 /// How many bytes rows may have together before their messages are cut: etcd takes 1.5 MiB of a whole object.
-const ROOM: usize = 1 << 20;
+const MAX_ROWS_BYTES: usize = 1 << 20;
 
 /// How many bytes of a message are left at least.
-const SHORTEST: usize = 64;
+const MIN_MESSAGE_BYTES: usize = 64;
 
 /// The rows as they are written: where they are too large together, messages are cut to the same length, and lists of objects
 /// are left out if that does not suffice. What decisions need stays.
 pub(super) fn fitted(mut rows: Vec<ReleaseRow>) -> Vec<ReleaseRow> {
     let size = size_of(&rows);
-    if size <= ROOM {
+    if size <= MAX_ROWS_BYTES {
         return rows;
     }
     let lengths: Vec<usize> = rows.iter_mut().flat_map(messages).map(|it| it.len()).collect();
     let others = size.saturating_sub(lengths.iter().sum());
-    let each = ROOM.saturating_sub(others) / lengths.len().max(1);
+    let each = MAX_ROWS_BYTES.saturating_sub(others) / lengths.len().max(1);
     for text in rows.iter_mut().flat_map(messages) {
-        cut(text, each.max(SHORTEST));
+        cut(text, each.max(MIN_MESSAGE_BYTES));
     }
-    if size_of(&rows) > ROOM {
+    if size_of(&rows) > MAX_ROWS_BYTES {
         rows.iter_mut().for_each(|row| row.status.inventory = None);
     }
     rows
@@ -72,9 +72,9 @@ mod tests {
     fn texts_of_many_refused_releases_are_cut_so_that_the_status_is_taken() {
         let rows: Vec<ReleaseRow> =
             (0..260).map(|at| row(at, &"refused: ü\"".repeat(400))).collect();
-        assert!(size_of(&rows) > 2 * ROOM);
+        assert!(size_of(&rows) > 2 * MAX_ROWS_BYTES);
         let fitted = fitted(rows.clone());
-        assert!(size_of(&fitted) <= ROOM + ROOM / 4, "{}", size_of(&fitted));
+        assert!(size_of(&fitted) <= MAX_ROWS_BYTES + MAX_ROWS_BYTES / 4, "{}", size_of(&fitted));
         for (before, after) in rows.iter().zip(&fitted) {
             let text = after.message.as_deref().unwrap();
             assert!(text.starts_with("refused: ") && text.ends_with('…'), "{text}");

@@ -516,18 +516,18 @@ struct Keeping<'k, K: Model> {
     session: &'k Session<K>,
     planned: &'k Planned,
     run: &'k Run<'k, K>,
-    noted: Mutex<Noted>,
+    noted: Mutex<PassNotes>,
 }
 
 /// How far releases came.
 #[derive(Default)]
-struct Noted {
+struct PassNotes {
     outcomes: Outcomes,
     /// Those that are not there, by their helmfile: all releases of later ones wait for them.
     absent: BTreeMap<usize, Several>,
 }
 
-impl Noted {
+impl PassNotes {
     fn note(&mut self, release: &PlannedRelease, outcome: Outcome) {
         if !outcome.is_there() {
             self.absent.entry(release.helmfile).or_default().push(&release.key);
@@ -548,7 +548,7 @@ impl Noted {
 }
 
 impl<K: Model> Keeping<'_, K> {
-    fn noted(&self) -> MutexGuard<'_, Noted> {
+    fn noted(&self) -> MutexGuard<'_, PassNotes> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -595,7 +595,7 @@ mod tests {
 
     #[test]
     fn few_of_many_releases_that_are_not_there_are_named() {
-        let mut noted = Noted::default();
+        let mut noted = PassNotes::default();
         for at in 0..600 {
             let rest = Rest::Failed(
                 reconcile::reason::RECONCILIATION_FAILED,

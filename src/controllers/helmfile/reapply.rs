@@ -49,7 +49,7 @@ fn operation(key: &Key, digest: &str) -> String {
 }
 
 /// How applying hooks rests that does not go on.
-type Held = Result<(), Rest>;
+type ReapplyResult = Result<(), Rest>;
 
 impl<K: Model> Session<K> {
     /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, where none
@@ -61,7 +61,7 @@ impl<K: Model> Session<K> {
         remembered: &Remembered,
         of: Reapplied<'_>,
         run: &Run<'_, K>,
-    ) -> Option<Held> {
+    ) -> Option<ReapplyResult> {
         if owner.hooks.all.is_empty() || of.known == Some(of.digest) {
             return Some(Ok(()));
         }
@@ -72,7 +72,7 @@ impl<K: Model> Session<K> {
         }
         // Known until the process ends: after that, they are applied once more.
         if remembered.has_begun.load(Ordering::Relaxed) {
-            return self.apply_hooks_of(owner, wish, remembered, (&[When::After], &[]), run).await;
+            return self.apply_hooks_of(owner, wish, remembered, &[When::After], &[], run).await;
         }
         let lifecycles = &wish.desired.lifecycles;
         let version = latest_version(&owner.status()).map(|it| it.to_string());
@@ -86,7 +86,7 @@ impl<K: Model> Session<K> {
         let (before, after) = phases(of.known.is_none());
         let answers = match self.pass(&owner.key, lifecycles, &attempt, before, run).await {
             Ok(answers) => answers,
-            Err(Stopped { rest, answers }) => {
+            Err(StoppedHooks { rest, answers }) => {
                 if let Rest::Failed(LIFECYCLE_FAILED, text, _) = &rest {
                     owner.audit_refused(text, answers, &wish.desired).await;
                 }
@@ -96,7 +96,7 @@ impl<K: Model> Session<K> {
         if !remembered.has_applied(&attempt.operation) {
             let moments = [When::Before, When::After];
             let applied =
-                self.apply_hooks_of(owner, wish, remembered, (&moments, &answers), run).await?;
+                self.apply_hooks_of(owner, wish, remembered, &moments, &answers, run).await?;
             if applied.is_err() {
                 return Some(applied);
             }
@@ -111,9 +111,10 @@ impl<K: Model> Session<K> {
         owner: &ReleaseOwner<K>,
         wish: &Wish,
         remembered: &Remembered,
-        (moments, answers): (&[When], &[Answer]),
+        moments: &[When],
+        answers: &[Answer],
         run: &Run<'_, K>,
-    ) -> Option<Held> {
+    ) -> Option<ReapplyResult> {
         let target = remembered.target();
         let permit = target.applying().run_permit(&self.node.namespace).await;
         match owner.apply_hooks(moments, (target, &permit), &wish.desired, answers).await {
@@ -141,9 +142,9 @@ impl<K: Model> Session<K> {
         attempt: &Attempt,
         phases: &[Phase],
         run: &Run<'_, K>,
-    ) -> Result<Vec<Answer>, Stopped> {
+    ) -> Result<Vec<Answer>, StoppedHooks> {
         let again = || Wake::at(self.in_future(run.timeouts.retry));
-        let stopped = |rest, answers| Err(Stopped { rest, answers });
+        let stopped = |rest, answers| Err(StoppedHooks { rest, answers });
         if let Some(why) = lifecycles.unknown.clone() {
             return stopped(Rest::Blocked(LIFECYCLES_UNKNOWN, why, again()), Vec::new());
         }
@@ -158,8 +159,10 @@ impl<K: Model> Session<K> {
             release: Some((&key.name, &key.namespace, &key.context)),
             owner: object.owner_ref(&()),
         };
-        let phases = (phases, marks::is_asked(object));
-        match pass_as_requested(&self.context, &asking, lifecycles, attempt, phases).await {
+        let is_requested = marks::is_asked(object);
+        let passage =
+            pass_as_requested(&self.context, &asking, lifecycles, attempt, phases, is_requested);
+        match passage.await {
             Ok(Passage::Free(answers)) => Ok(answers),
             Ok(Passage::Held(rest, answers)) => {
                 stopped(rest.or_wake(self.in_future(run.timeouts.interval)), answers)
@@ -208,7 +211,7 @@ impl<K: Model> Session<K> {
 }
 
 /// Where applying hooks rests that a lifecycle holds or makes fail, and what was answered so far.
-struct Stopped {
+struct StoppedHooks {
     rest: Rest,
     answers: Vec<Answer>,
 }

@@ -23,7 +23,7 @@ use crate::controllers::target::Target;
 
 /// What a file may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum RemoteBases {
     /// What a spec may name.
     Free,
     /// Servers with public addresses, and whatever a HelmRepository of the namespace names.
@@ -32,7 +32,7 @@ enum Scope {
     Listed,
 }
 
-impl Scope {
+impl RemoteBases {
     /// As for the bases of a Kustomization (`kustomization/bases.rs`).
     fn new(no_remote_bases: bool, insecure_remote_bases: bool, is_home: bool) -> Self {
         if no_remote_bases {
@@ -56,7 +56,7 @@ enum Way {
     Refused,
 }
 
-impl Scope {
+impl RemoteBases {
     /// The way to a repository, of which the namespace has a HelmRepository or not.
     fn way(self, is_listed: bool) -> Way {
         match (self, is_listed) {
@@ -70,7 +70,7 @@ impl Scope {
 /// Fetches charts of the repositories and registries that a file may name.
 pub(super) struct Repositories {
     charts: Charts,
-    scope: Scope,
+    scope: RemoteBases,
     context: Arc<Context>,
     namespace: String,
 }
@@ -80,13 +80,14 @@ impl Repositories {
     pub(super) fn new(context: &Arc<Context>, namespace: &str, target: &Target) -> Self {
         let settings = &context.settings;
         let is_home = target.is_home();
-        let scope = Scope::new(settings.no_remote_bases, settings.insecure_remote_bases, is_home);
+        let scope =
+            RemoteBases::new(settings.no_remote_bases, settings.insecure_remote_bases, is_home);
         let remotes = &context.remotes;
         let charts = match scope {
-            Scope::Free | Scope::Listed => {
+            RemoteBases::Free | RemoteBases::Listed => {
                 Charts::new(helm_repository::reach(context), remotes.oci.clone(), None)
             }
-            Scope::Public => {
+            RemoteBases::Public => {
                 Charts::new(remotes.public_charts.clone(), remotes.public_oci.clone(), None)
             }
         };
@@ -98,7 +99,7 @@ impl Repositories {
     /// The archive of a chart. Where a file may not name every server, the HelmRepository of the namespace that has its
     /// address says how it is spoken to, and as whom.
     pub(super) async fn archive(&mut self, chart: &Wanted) -> anyhow::Result<Vec<u8>> {
-        let listed = (self.scope != Scope::Free)
+        let listed = (self.scope != RemoteBases::Free)
             .then(|| with_address(&self.context, &self.namespace, &chart.url))
             .flatten();
         let way = self.scope.way(listed.is_some());
@@ -146,25 +147,25 @@ mod tests {
     #[test]
     fn a_file_may_name_what_a_spec_may_only_without_lockdown() {
         for (no_remote_bases, insecure_remote_bases, is_home, scope) in [
-            (false, false, true, Scope::Free),
-            (false, true, false, Scope::Free),
-            (false, false, false, Scope::Public),
-            (true, false, true, Scope::Listed),
-            (true, true, false, Scope::Listed),
+            (false, false, true, RemoteBases::Free),
+            (false, true, false, RemoteBases::Free),
+            (false, false, false, RemoteBases::Public),
+            (true, false, true, RemoteBases::Listed),
+            (true, true, false, RemoteBases::Listed),
         ] {
-            assert_eq!(Scope::new(no_remote_bases, insecure_remote_bases, is_home), scope);
+            assert_eq!(RemoteBases::new(no_remote_bases, insecure_remote_bases, is_home), scope);
         }
     }
 
     #[test]
     fn a_helm_repository_opens_what_lockdown_closes_and_changes_nothing_else() {
         for (scope, is_listed, way) in [
-            (Scope::Free, false, Way::OfFile),
-            (Scope::Free, true, Way::OfFile),
-            (Scope::Public, false, Way::OfFile),
-            (Scope::Public, true, Way::OfHelmRepository),
-            (Scope::Listed, false, Way::Refused),
-            (Scope::Listed, true, Way::OfHelmRepository),
+            (RemoteBases::Free, false, Way::OfFile),
+            (RemoteBases::Free, true, Way::OfFile),
+            (RemoteBases::Public, false, Way::OfFile),
+            (RemoteBases::Public, true, Way::OfHelmRepository),
+            (RemoteBases::Listed, false, Way::Refused),
+            (RemoteBases::Listed, true, Way::OfHelmRepository),
         ] {
             assert_eq!(scope.way(is_listed), way, "{scope:?} {is_listed}");
         }

@@ -13,13 +13,13 @@ use super::{SETTLED, SETTLED_WAITING};
 use crate::controllers::delivery::suppression::Beginning;
 
 /// After how long conditions say what an event is about: the status is written around the same time, and a watch reports it.
-const SEEN: Duration = Duration::from_secs(10);
+const CONDITION_DELAY: Duration = Duration::from_secs(10);
 
 /// How long the opening of an incident may take after it is due: the API server may be slow, or writes have to wait.
-const OPENING: Duration = Duration::from_secs(30);
+const OPENING_DELAY: Duration = Duration::from_secs(30);
 
 /// How long an event waits where it is not clear whether its object fails.
-const LONGEST: Duration = Duration::from_secs(900);
+const MAX_WAIT: Duration = Duration::from_secs(900);
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,17 +60,17 @@ pub(super) fn decision(
         IncidentNotice::Due => return EventDecision::Wait,
         IncidentNotice::NoIncident => {}
     }
-    if age >= LONGEST {
+    if age >= MAX_WAIT {
         return EventDecision::Send;
     }
-    if judged_after.is_none_or(|after| after < SEEN) {
+    if judged_after.is_none_or(|after| after < CONDITION_DELAY) {
         return EventDecision::Wait;
     }
     let Some(verdict) = verdict else { return EventDecision::Send };
     match (verdict.own, &verdict.failure) {
         (_, Some(failure)) => {
             let enough = if failure.is_waiting { SETTLED_WAITING } else { SETTLED };
-            if age >= enough + OPENING { EventDecision::Send } else { EventDecision::Wait }
+            if age >= enough + OPENING_DELAY { EventDecision::Send } else { EventDecision::Wait }
         }
         // It was ready all the time: what failed is no part of its condition.
         (Own::Well, None)

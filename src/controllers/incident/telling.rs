@@ -49,7 +49,7 @@ pub(super) struct Teller {
     /// Steps that ended and do not stand in a status yet.
     ended: Vec<Outcome>,
     /// Steps that their Alert does not send, because of its patterns or labels, by their keys.
-    declined: BTreeMap<u64, Refusal>,
+    declined: BTreeMap<u64, DeclinedStep>,
     keys: RandomState,
     /// Steps that were queued or could not be, and when.
     tried: BTreeMap<Step, Instant>,
@@ -63,7 +63,7 @@ pub(super) struct Teller {
 }
 
 /// That an Alert does not send a step.
-struct Refusal {
+struct DeclinedStep {
     /// Of the Alert, by its key.
     version: u64,
     at: Instant,
@@ -91,7 +91,9 @@ pub(super) enum Notice {
 /// The entry of an Alert for a Provider.
 fn entry<'s>(
     status: &'s IncidentStatus,
-    (namespace, alert, provider): (&str, &str, &str),
+    namespace: &str,
+    alert: &str,
+    provider: &str,
 ) -> Option<&'s IncidentNotification> {
     let is_it = |it: &&IncidentNotification| {
         it.namespace == namespace && it.alert == alert && it.provider == provider
@@ -103,7 +105,8 @@ fn entry<'s>(
 fn due(
     status: &IncidentStatus,
     sent: Option<&IncidentNotification>,
-    (after, reminder): (Duration, Option<Duration>),
+    after: Duration,
+    reminder: Option<Duration>,
     now: Time,
     is_paused: bool,
 ) -> Option<Saying> {
@@ -259,7 +262,7 @@ impl Teller {
     pub(super) fn notice(&self, incident: &Incident, alert: &Alert) -> Notice {
         let status = incident.status.clone().unwrap_or_default();
         let step = self.step(incident, alert, Saying::Opened);
-        let is_known = entry(&status, (&step.namespace, &step.alert, &step.provider)).is_some();
+        let is_known = entry(&status, &step.namespace, &step.alert, &step.provider).is_some();
         if is_known || self.is_under_way(&step) {
             Notice::Sent
         } else if self.is_declined(&step, alert) || self.without_place.contains(&self.key(&step)) {
@@ -278,7 +281,7 @@ impl Teller {
             }
             Choice::Declined => {
                 let version = self.keys.hash_one(alert.resource_version());
-                self.declined.insert(self.key(&step), Refusal { version, at: now });
+                self.declined.insert(self.key(&step), DeclinedStep { version, at: now });
             }
         }
     }
@@ -290,7 +293,7 @@ impl Teller {
         let provider = alert.spec.provider_ref.name.clone();
         // Another service knows nothing of the thread.
         let sent =
-            entry(&status, (&namespace, &name, &provider)).filter(|_| saying != Saying::Opened);
+            entry(&status, &namespace, &name, &provider).filter(|_| saying != Saying::Opened);
         let thread = sent.and_then(|sent| sent.thread.clone());
         Step {
             namespace,
@@ -323,8 +326,8 @@ impl Teller {
             let Some(wanting) = wanting.get(at) else { continue };
             let Wanting { alert, after, reminder, .. } = wanting;
             let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
-            let sent = entry(&status, (&namespace, &name, &alert.spec.provider_ref.name));
-            let Some(saying) = due(&status, sent, (*after, *reminder), now, is_paused) else {
+            let sent = entry(&status, &namespace, &name, &alert.spec.provider_ref.name);
+            let Some(saying) = due(&status, sent, *after, *reminder, now, is_paused) else {
                 continue;
             };
             let step = self.step(incident, alert, saying);
@@ -470,8 +473,8 @@ mod tests {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let mut status = status();
         let due = |status: &IncidentStatus, now: &str, is_paused| {
-            let sent = entry(status, ("apps", "alert", "chat"));
-            due(status, sent, (minutes(5), Some(minutes(60))), at(now), is_paused)
+            let sent = entry(status, "apps", "alert", "chat");
+            due(status, sent, minutes(5), Some(minutes(60)), at(now), is_paused)
         };
         assert_eq!(due(&status, "2026-11-24T12:04:59Z", false), None);
         assert_eq!(due(&status, "2026-11-24T12:05:00Z", false), Some(Saying::Opened));
@@ -550,7 +553,7 @@ mod tests {
         other.step.provider = "pager".to_owned();
         status.notifications = recorded(&status, &other, now).unwrap();
         let told = |status: &IncidentStatus, provider| {
-            entry(status, ("apps", "alert", provider)).map(|it| it.state)
+            entry(status, "apps", "alert", provider).map(|it| it.state)
         };
         let (opened, over) = (Some(IncidentStep::Opened), Some(IncidentStep::Resolved));
         assert_eq!((told(&status, "chat"), told(&status, "pager")), (opened, opened));

@@ -14,7 +14,7 @@ use super::book;
 use crate::controllers::delivery::incidents::Saying;
 
 /// How many affected objects a message names.
-const NAMED: usize = 5;
+const MAX_OBJECTS_NAMED: usize = 5;
 
 /// What an incident is about, for its events.
 pub(super) type About<'a> = (&'a ObjectReference, &'static str);
@@ -30,7 +30,8 @@ fn took(status: &IncidentStatus, until: Time) -> String {
 fn message(status: &IncidentStatus, saying: Saying, now: Time) -> String {
     let said = status.message.clone().unwrap_or_default();
     let affected = status.affected.clone().unwrap_or_default();
-    let names: Vec<&str> = affected.objects.iter().take(NAMED).map(String::as_str).collect();
+    let names: Vec<&str> =
+        affected.objects.iter().take(MAX_OBJECTS_NAMED).map(String::as_str).collect();
     let count = usize::try_from(affected.count).unwrap_or_default();
     let others = match (count, count.saturating_sub(names.len())) {
         (0, _) => String::new(),

@@ -13,11 +13,11 @@ use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
 
 /// How many of the objects are asked for, and how many Pods of each.
-const OBJECTS: usize = 8;
-const PODS: usize = 50;
+const MAX_OBJECTS: usize = 8;
+const MAX_PODS: usize = 50;
 
 /// How long a cause may be, in characters.
-const LONGEST: usize = 500;
+const MAX_CAUSE_CHARACTERS: usize = 500;
 
 /// The kinds that may have Pods: API version, kind and plural.
 const WORKLOADS: [(&str, &str, &str); 6] = [
@@ -32,7 +32,8 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
 /// Completes the message of a wait that has failed just now; the one that is `known` has its cause already.
 pub(super) async fn complete(
     rest: &mut Rest,
-    (cluster, secrets): (&Cluster, &Masking),
+    cluster: &Cluster,
+    secrets: &Masking,
     known: Option<FailedWait>,
 ) {
     let Rest::Failed(why, text, wake) = rest else { return };
@@ -41,7 +42,7 @@ pub(super) async fn complete(
         return;
     }
     let workloads = wake.on.iter().filter_map(|node| Some((node, workload(node)?)));
-    for (node, resource) in workloads.take(OBJECTS) {
+    for (node, resource) in workloads.take(MAX_OBJECTS) {
         if let Some(trouble) = trouble(cluster, node, &resource).await {
             *text = with_cause(text, &secrets.mask(&trouble));
             return;
@@ -69,7 +70,8 @@ async fn trouble(cluster: &Cluster, node: &Node, kind: &Resource) -> Option<Stri
         _ => {
             let selector = cause::pod::selector(&object)?;
             let (pods, selectors) = (resource("v1", "Pod", "pods"), (selector.as_str(), ""));
-            let part = cluster.list_at_most(&pods, &node.namespace, selectors, None, PODS).await;
+            let part =
+                cluster.list_at_most(&pods, &node.namespace, selectors, None, MAX_PODS).await;
             part.ok()?.objects
         }
     };
@@ -78,7 +80,7 @@ async fn trouble(cluster: &Cluster, node: &Node, kind: &Resource) -> Option<Stri
 
 fn with_cause(text: &str, cause: &str) -> String {
     let line = cause.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_CAUSE_CHARACTERS) {
         Some((at, _)) => format!("{text}: {}…", &line[..at]),
         None => format!("{text}: {line}"),
     }
@@ -119,7 +121,7 @@ mod tests {
         ]);
         let mut rest = Rest::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
         let secrets = Masking::default();
-        complete(&mut rest, (&cluster, &secrets), None).await;
+        complete(&mut rest, &cluster, &secrets, None).await;
         let Rest::Failed(_, text, wake) = &rest else { panic!("{rest:?}") };
         let cause =
             "container 'app' of Pod web-1 ImagePullBackOff: Back-off pulling image \"web:1.O\"";
@@ -131,7 +133,7 @@ mod tests {
             until: "2026-11-24T12:00:00Z".parse().unwrap(),
         };
         let before = text.clone();
-        complete(&mut rest, (&cluster, &secrets), Some(known)).await;
+        complete(&mut rest, &cluster, &secrets, Some(known)).await;
         assert!(matches!(&rest, Rest::Failed(_, text, _) if *text == before));
     }
 }

@@ -100,7 +100,8 @@ pub(crate) async fn pass_as_requested(
     asking: &Asking<'_>,
     lifecycles: &Lifecycles,
     attempt: &Attempt,
-    (phases, is_requested): (&[Phase], bool),
+    phases: &[Phase],
+    is_requested: bool,
 ) -> Result<Passage, ClusterError> {
     let passage = pass(context, asking, lifecycles, attempt, phases).await?;
     let Passage::Failed(_, answers) = &passage else { return Ok(passage) };

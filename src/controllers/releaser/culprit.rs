@@ -60,7 +60,7 @@ async fn pods_of(cluster: &Cluster, member: &Member) -> Vec<Object> {
         return pod.ok().flatten().into_iter().collect();
     }
     let Some(selector) = cause::pod::selector(&member.object) else { return Vec::new() };
-    let pods = cluster.list_first(&resource, namespace, (&selector, ""), MOST_PODS).await;
+    let pods = cluster.list_first(&resource, namespace, &selector, "", MOST_PODS).await;
     pods.unwrap_or_default()
 }
 
@@ -98,7 +98,7 @@ async fn last_warning(cluster: &Cluster, member: &Member, pods: &[Object]) -> Op
     let mut warnings = Vec::new();
     for about in about {
         let fields = format!("type=Warning,{about}");
-        let found = cluster.list_first(&resource, namespace, ("", &fields), MOST_WARNINGS).await;
+        let found = cluster.list_first(&resource, namespace, "", &fields, MOST_WARNINGS).await;
         warnings.extend(found.unwrap_or_default());
     }
     let involved = |event: &Object, field: &str| {

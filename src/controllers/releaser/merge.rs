@@ -66,7 +66,7 @@ fn merged_value(
             let lists = [original, wanted, live];
             match of.items.filter(|items| lists.iter().copied().flatten().all(|it| items.know(it)))
             {
-                Some(items) => Value::Array(merged_list((items, of), original, wanted, live)),
+                Some(items) => Value::Array(merged_list(items, of, original, wanted, live)),
                 None => Value::Array(wanted.clone()),
             }
         }
@@ -98,7 +98,8 @@ impl Items {
 }
 
 fn merged_list(
-    (items, of): (Items, Field),
+    items: Items,
+    of: Field,
     original: &[Value],
     wanted: &[Value],
     live: &[Value],

@@ -20,7 +20,7 @@ use testbed::progress::step;
 pub(super) const PROMISE: f64 = 1.5;
 
 /// How long one round may take.
-const LIMIT: Duration = Duration::from_secs(600);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
@@ -106,10 +106,10 @@ async fn operator_round(bed: &Bed, apps: &[App]) -> anyhow::Result<Phase> {
     bed.apply(std::slice::from_ref(&kustomization)).await?;
     // It has seen that its source is missing: from here on it waits for the artifact.
     let is_told = |seen: &Seen| seen.name == *work && !seen.message().is_empty();
-    watch.until("the Kustomization to wait for its source", LIMIT, is_told).await?;
+    watch.until("the Kustomization to wait for its source", ROUND_TIMEOUT, is_told).await?;
     let before = bed.read(Who::Operator)?;
     bed.apply(std::slice::from_ref(&source)).await?;
-    let arrivals = Arrivals::of(&commit, 1, &mut watch, LIMIT).await?;
+    let arrivals = Arrivals::of(&commit, 1, &mut watch, ROUND_TIMEOUT).await?;
     bed.settle(work, apps.len()).await?;
     let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
     // What one round left would be the memory of the next.

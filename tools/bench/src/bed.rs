@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use super::audit::{AuditLog, Mark, Requests};
 use super::figures::{Output, Phase};
 use super::process;
-use super::raw::{self, Prepared, Raw};
+use super::raw::{self, PreparedObject, Raw};
 use super::workload;
 use e2e::installation::{Build, Installation, Seen, Selection, Serving, Watch};
 use testbed::progress::step;
@@ -29,7 +29,7 @@ use testbed::progress::step;
 const QUIET_LIMIT: Duration = Duration::from_secs(600);
 
 /// What a cluster still does when everything seems to be done is given this time.
-const SETTLE: Duration = Duration::from_secs(1);
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// Which operator is measured, and how the figures are written.
 #[derive(Debug, Default, Args)]
@@ -373,7 +373,7 @@ impl Bed {
     pub(super) async fn settle(&self, work: &str, count: usize) -> anyhow::Result<()> {
         let mut watch = self.watch_deployments(work).await?;
         rollouts(&mut watch, count, |_| true).await?;
-        tokio::time::sleep(SETTLE).await;
+        tokio::time::sleep(QUIET_PERIOD).await;
         Ok(())
     }
 
@@ -423,10 +423,10 @@ impl Bed {
 ///
 /// # Errors
 /// When a manifest is none.
-pub(super) fn prepare(manifests: &[String]) -> anyhow::Result<Vec<Prepared>> {
+pub(super) fn prepare(manifests: &[String]) -> anyhow::Result<Vec<PreparedObject>> {
     let mut all = Vec::new();
     for manifest in manifests {
-        all.extend(Prepared::all(manifest)?);
+        all.extend(PreparedObject::all(manifest)?);
     }
     Ok(all)
 }

@@ -23,7 +23,7 @@ use testbed::progress::{bold, dim, green, red};
 const MEMORY: f64 = 3.0;
 
 /// How long one process may take.
-const LIMIT: Duration = Duration::from_secs(300);
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A chart or overlay, and how many times faster a process has to be.
 pub(super) struct Subject {
@@ -149,12 +149,12 @@ pub(super) fn processes(
     let mut peaks = Vec::new();
     for program in programs {
         // Also the first time, which reads the program from the disk.
-        let cost = measured::cost(&command(program), LIMIT)?;
+        let cost = measured::cost(&command(program), PROCESS_TIMEOUT)?;
         let name = program.program.display();
         match cost.status {
             Some(0) => peaks.push(cost.peak),
             Some(_) => bail!("{name} fails on {}:\n{}", subject.name, cost.stderr.trim_end()),
-            None => bail!("{name} takes longer than {} s", LIMIT.as_secs()),
+            None => bail!("{name} takes longer than {} s", PROCESS_TIMEOUT.as_secs()),
         }
     }
     let mut times = [Vec::new(), Vec::new()];

@@ -152,7 +152,8 @@ impl<'a> Chain<'a> {
     }
 
     fn object(&self, number: usize) -> String {
-        let (name, round) = (hop(number), self.round);
+        let name = hop(number);
+        let round = self.round;
         format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n\
              data: {{round: \"{round}\"}}\n"

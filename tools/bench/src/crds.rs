@@ -26,19 +26,19 @@ use testbed::progress::step;
 const PROMISE: (f64, u32) = (1.2, 10_000);
 
 /// The promise: what windlass needs more, in MiB, than with a few objects.
-const GROWTH: f64 = 48.0;
+const MAX_MEMORY_GROWTH_MIB: f64 = 48.0;
 
 /// Objects with which both do it once before anything is measured.
-const FEW: u32 = 20;
+const WARM_UP_OBJECTS: u32 = 20;
 
 /// How many objects the raw client writes at once: as many as windlass, which leaves room for other clients.
 const AT_ONCE: usize = 4;
 
 /// How long API servers may take to store objects in a new version of storage; windlass waits as long.
-const SETTLES: Duration = Duration::from_secs(5);
+const STORAGE_VERSION_DELAY: Duration = Duration::from_secs(5);
 
 /// How long one step may take.
-const LIMIT: Duration = Duration::from_secs(1800);
+const STEP_TIMEOUT: Duration = Duration::from_secs(1800);
 
 const GROUP: &str = "bench.windlass.dev";
 
@@ -68,15 +68,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {
     let count = options.objects;
-    step(&format!("both once with {FEW} objects"), || {
+    step(&format!("both once with {WARM_UP_OBJECTS} objects"), || {
         runtime.block_on(async {
-            raw_round(bed, &Work::of(bed, Who::Raw, 0, FEW)).await?;
-            operator_round(bed, &Work::of(bed, Who::Operator, 0, FEW)).await.map(drop)
+            raw_round(bed, &Work::of(bed, Who::Raw, 0, WARM_UP_OBJECTS)).await?;
+            operator_round(bed, &Work::of(bed, Who::Operator, 0, WARM_UP_OBJECTS)).await.map(drop)
         })
     })?;
     let before = process::peak_mebibytes(bed.operators())?;
     let ratio = (count >= PROMISE.1).then_some(PROMISE.0);
-    let limits = Limits { ratio, peak: Some(before + GROWTH), ..Limits::default() };
+    let limits = Limits { ratio, peak: Some(before + MAX_MEMORY_GROWTH_MIB), ..Limits::default() };
     let title = format!("{count} objects moved out of a version that is dropped");
     let mut comparison = Comparison::new(title, usize::try_from(count)?, limits);
     for round in 1..=options.rounds {
@@ -154,7 +154,7 @@ impl Work {
 
     /// Creates the objects, as soon as their definition is served.
     async fn fill(&self, bed: &Bed) -> anyhow::Result<()> {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         while let Err(error) = bed.raw().names(&self.path()).await {
             ensure!(Instant::now() < deadline, "the kind is not served: {error:#}");
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -187,7 +187,7 @@ impl Work {
         bed.raw().delete(&bed::prepare(&[self.definition(&["v1"])])?).await?;
         let only =
             ListParams::default().fields(&format!("metadata.name={}.{GROUP}", self.plural()));
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         while !self.crds().api(bed.client()).list_metadata(&only).await?.items.is_empty() {
             ensure!(Instant::now() < deadline, "the definition {} does not go", self.plural());
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -203,7 +203,7 @@ async fn raw_round(bed: &Bed, work: &Work) -> anyhow::Result<Phase> {
     let before = bed.read(Who::Raw)?;
     let begun = Instant::now();
     bed.apply(&[work.definition(&["v1alpha1", "v1"])]).await?;
-    tokio::time::sleep(SETTLES).await;
+    tokio::time::sleep(STORAGE_VERSION_DELAY).await;
     let names = bed.raw().names(&work.path()).await?;
     let paths: Vec<String> = names.iter().map(|name| format!("{}/{name}", work.path())).collect();
     bed.raw().merge(&paths, &json!({}), AT_ONCE).await?;
@@ -227,12 +227,12 @@ async fn operator_round(bed: &Bed, work: &Work) -> anyhow::Result<Phase> {
     let source = workload::source(&work.name, &bed.git()?.url(&repository), "10m");
     let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
     bed.apply(&[source.clone(), kustomization.clone()]).await?;
-    Arrivals::of(&first, 1, &mut watch, LIMIT).await?;
+    Arrivals::of(&first, 1, &mut watch, STEP_TIMEOUT).await?;
     work.fill(bed).await?;
     let second = commit(&["v1"], &repository)?;
     let before = bed.read(Who::Operator)?;
     bed.announce(&work.name, &second).await?;
-    let arrivals = Arrivals::of(&second, 1, &mut watch, LIMIT).await?;
+    let arrivals = Arrivals::of(&second, 1, &mut watch, STEP_TIMEOUT).await?;
     let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
     work.check(bed).await?;
     bed.remove(&[kustomization], source).await?;

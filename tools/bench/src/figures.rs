@@ -70,7 +70,7 @@ const COLUMNS: [&str; 2] = ["raw client", "operator"];
 
 /// A line of the table: a figure for each, in the same unit.
 #[derive(Debug, Serialize)]
-struct Row {
+struct FigureRow {
     what: &'static str,
     raw: Option<f64>,
     operator: Option<f64>,
@@ -81,7 +81,7 @@ struct Row {
 
 /// A line about requests of one kind.
 #[derive(Debug, Serialize)]
-struct Asked {
+struct RequestRow {
     who: &'static str,
     verb: String,
     resource: String,
@@ -117,8 +117,8 @@ impl Comparison {
             && self.rows().iter().all(|row| row.passes != Some(false))
     }
 
-    fn rows(&self) -> Vec<Row> {
-        let both = |what, of: &dyn Fn(&Phase) -> Option<f64>| Row {
+    fn rows(&self) -> Vec<FigureRow> {
+        let both = |what, of: &dyn Fn(&Phase) -> Option<f64>| FigureRow {
             what,
             raw: median(&self.raw, of),
             operator: median(&self.operator, of),
@@ -163,14 +163,14 @@ impl Comparison {
         ]
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<RequestRow> {
         let mut lines = Vec::new();
         let [first, second] = self.columns;
         for (who, phases) in [(first, &self.raw), (second, &self.operator)] {
             let mut all = Requests::default();
             phases.iter().filter_map(|it| it.requests.as_ref()).for_each(|it| all.extend(it));
             let of = (self.objects * phases.len()) as f64;
-            lines.extend(all.iter().map(|(_, verb, resource, tally)| Asked {
+            lines.extend(all.iter().map(|(_, verb, resource, tally)| RequestRow {
                 who,
                 verb: verb.to_owned(),
                 resource: resource.to_owned(),
@@ -214,7 +214,7 @@ impl Comparison {
             "who", "verb", "resource", "count", "an object", "refused", "mean ms"
         );
         for it in self.asked() {
-            let Asked { who, verb, resource, count, an_object, refused, mean_ms } = it;
+            let RequestRow { who, verb, resource, count, an_object, refused, mean_ms } = it;
             println!(
                 "{who:<10} {verb:<18} {resource:<36} {count:>6} {an_object:>9.3} {refused:>8} {mean_ms:>8.1}"
             );
@@ -222,7 +222,7 @@ impl Comparison {
     }
 }
 
-impl Row {
+impl FigureRow {
     /// With the ratio of its two figures.
     fn compared(self) -> Self {
         let ratio = self.operator.zip(self.raw).map(|(operator, raw)| operator / raw);
@@ -250,7 +250,8 @@ impl Row {
 fn median(phases: &[Phase], of: &dyn Fn(&Phase) -> Option<f64>) -> Option<f64> {
     let mut all: Vec<f64> = phases.iter().filter_map(of).collect();
     all.sort_by(f64::total_cmp);
-    let (low, high) = (all.get(all.len().checked_sub(1)? / 2)?, all.get(all.len() / 2)?);
+    let low = all.get(all.len().checked_sub(1)? / 2)?;
+    let high = all.get(all.len() / 2)?;
     Some((low + high) / 2.0)
 }
 

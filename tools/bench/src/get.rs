@@ -24,10 +24,10 @@ use testbed::progress::{bold, green, red, step};
 const FIRST_ROW: Duration = Duration::from_secs(1);
 
 /// The promise: no more memory than this, in MiB.
-const MEMORY: f64 = 100.0;
+const MAX_MEMORY_MIB: f64 = 100.0;
 
 /// How long one command may take.
-const LIMIT: Duration = Duration::from_secs(300);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How many status writes are under way at once.
 const AT_ONCE: usize = 16;
@@ -50,7 +50,7 @@ pub(crate) struct Options {
 }
 
 /// What the command took.
-struct Taken {
+struct CommandCost {
     first: Samples,
     all: Samples,
     /// MiB.
@@ -69,7 +69,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let load = samples::load();
     let taken = measure(&runtime, &installation, options);
     let taken = taken.map_err(|error| installation.explain(&error))?;
-    let passes = taken.first.passes() && taken.peak <= MEMORY;
+    let passes = taken.first.passes() && taken.peak <= MAX_MEMORY_MIB;
     print(options, taken);
     samples::print_machine(&load);
     if !passes {
@@ -82,7 +82,7 @@ fn measure(
     runtime: &Runtime,
     installation: &Installation,
     options: &Options,
-) -> anyhow::Result<Taken> {
+) -> anyhow::Result<CommandCost> {
     let kubeconfig = installation.kubeconfig();
     let text = format!("{} objects with inventories of {}", options.objects, options.inventory);
     step(&text, || runtime.block_on(fill(&kubeconfig, options)))?;
@@ -93,7 +93,7 @@ fn measure(
         command
     };
     let (mut first, mut all) =
-        (Samples::new("first row", FIRST_ROW), Samples::new("all rows", LIMIT));
+        (Samples::new("first row", FIRST_ROW), Samples::new("all rows", COMMAND_TIMEOUT));
     step(&format!("{} rounds", options.rounds), || {
         for _ in 0..options.rounds {
             let (row, end, lines) = timed(command())?;
@@ -104,9 +104,9 @@ fn measure(
         }
         Ok(())
     })?;
-    let cost = step("peak of memory", || measured::cost(&command(), LIMIT))?;
+    let cost = step("peak of memory", || measured::cost(&command(), COMMAND_TIMEOUT))?;
     ensure!(cost.status == Some(0), "`windlass get` failed: {}", cost.stderr.trim_end());
-    Ok(Taken { first, all, peak: cost.peak })
+    Ok(CommandCost { first, all, peak: cost.peak })
 }
 
 /// When the first row was printed, when the command ended, and how many lines it printed.
@@ -114,7 +114,8 @@ fn timed(mut command: Command) -> anyhow::Result<(Duration, Duration, usize)> {
     let begun = Instant::now();
     let mut child = command.stdout(Stdio::piped()).spawn().context("windlass cannot be started")?;
     let lines = BufReader::new(child.stdout.take().context("there is no output")?).lines();
-    let (mut first, mut count) = (None, 0);
+    let mut first = None;
+    let mut count = 0;
     for line in lines {
         line.context("the output cannot be read")?;
         count += 1;
@@ -146,7 +147,8 @@ async fn fill(kubeconfig: &Path, options: &Options) -> anyhow::Result<()> {
         };
         let path = |object: &Value| {
             let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-            let (namespace, name) = (text("namespace"), text("name"));
+            let namespace = text("namespace");
+            let name = text("name");
             format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}/status")
         };
         let paths: Vec<String> = objects.iter().map(path).collect();
@@ -199,11 +201,11 @@ fn status(options: &Options, is_release: bool) -> Value {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(options: &Options, taken: Taken) {
+fn print(options: &Options, taken: CommandCost) {
     println!("\n{}", bold(&format!("windlass get -A, {} objects", options.objects)));
     samples::print(&[taken.first, taken.all]);
-    let verdict = if taken.peak <= MEMORY { green("PASS") } else { red("FAIL") };
-    println!("peak of memory: {:.1} MiB  {verdict} (at most {MEMORY:.0} MiB)", taken.peak);
+    let verdict = if taken.peak <= MAX_MEMORY_MIB { green("PASS") } else { red("FAIL") };
+    println!("peak of memory: {:.1} MiB  {verdict} (at most {MAX_MEMORY_MIB:.0} MiB)", taken.peak);
 }
 
 #[cfg(test)]

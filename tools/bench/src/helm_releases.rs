@@ -30,7 +30,7 @@ const PROMISE: f64 = 2.0;
 const HUNDRED: f64 = 1.5;
 
 /// The promise for the memory at the peak of up to five hundred, in MiB.
-const PEAK: f64 = 80.0;
+const MAX_PEAK_MIB: f64 = 80.0;
 
 /// The promise for five hundred with a HelmChart each, for an install and for an update: CPU seconds.
 const WITH_TEMPLATE: f64 = 7.5;
@@ -60,7 +60,7 @@ impl Options {
 
     /// What an install may take, and what an update.
     fn limits(&self) -> [Limits; 2] {
-        let peak = (self.rounds.count <= 500).then_some(PEAK);
+        let peak = (self.rounds.count <= 500).then_some(MAX_PEAK_MIB);
         if self.chart_template {
             let cpu = (self.rounds.count <= 500).then_some(WITH_TEMPLATE);
             let seconds = (self.rounds.count <= 500).then_some(SECONDS);

@@ -27,7 +27,7 @@ use testbed::progress::{bold, green, red, step};
 const RATIO: f64 = 2.0;
 
 /// The promise for the memory at the peak of up to a hundred releases, in MiB.
-const PEAK: f64 = 80.0;
+const MAX_PEAK_MIB: f64 = 80.0;
 
 /// The promise for a pass of a settled Helmfile of up to a hundred releases: CPU seconds.
 const PASS: f64 = 0.05;
@@ -109,7 +109,7 @@ fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<(C
     let limits = match bed.is_windlass() {
         true => Limits {
             ratio: Some(RATIO),
-            peak: (options.count <= 100).then_some(PEAK),
+            peak: (options.count <= 100).then_some(MAX_PEAK_MIB),
             ..Limits::default()
         },
         false => Limits::default(),

@@ -23,7 +23,7 @@ use testbed::progress::{bold, green, red, step};
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long the work before may take.
-const LIMIT: Duration = Duration::from_secs(600);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// After listening, for the last watches to be opened again after their lists.
 const REOPENING: Duration = Duration::from_secs(2);
@@ -161,7 +161,7 @@ async fn install(bed: &Bed, options: &Options) -> anyhow::Result<(Vec<String>, S
     let kustomizations: Vec<String> = apps.iter().map(one).collect();
     bed.apply(std::slice::from_ref(&source)).await?;
     bed.apply(&kustomizations).await?;
-    Arrivals::of(&commit, apps.len(), &mut watch, LIMIT).await?;
+    Arrivals::of(&commit, apps.len(), &mut watch, SETTLE_TIMEOUT).await?;
     bed.settle(work, apps.len()).await?;
     Ok((kustomizations, source))
 }
@@ -175,7 +175,8 @@ fn print(options: &Options, heard: &Heard, load: &str) {
         println!("{all}");
         return;
     }
-    let (count, minutes) = (options.kustomizations, options.minutes);
+    let count = options.kustomizations;
+    let minutes = options.minutes;
     println!("\n{}", bold(&format!("{count} settled Kustomizations, {minutes} min")));
     heard.print();
     println!("CPU of the operator: {cpu:.2} s; peak memory since its start: {peak:.1} MiB");

@@ -24,7 +24,7 @@ use testbed::progress::step;
 const PROMISE: Duration = Duration::from_secs(1);
 
 /// When waiting for something ends in failure: far below the interval, at which it would happen by itself.
-const LIMIT: Duration = Duration::from_secs(120);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// When everything has to be installed.
 const INSTALL_LIMIT: Duration = Duration::from_secs(900);
@@ -149,13 +149,14 @@ impl Scene<'_> {
 
     async fn change(&self, raw: &Raw, watch: &mut Watch, number: u16) -> anyhow::Result<Duration> {
         let change = bed::prepare(&[secret(number, 1)])?;
-        let (name, wanted) = (name(number), value(number, 1));
+        let name = name(number);
+        let wanted = value(number, 1);
         let begun = Instant::now();
         raw.apply(&change).await?;
         let is_new =
             |seen: &Seen| seen.name == name && seen.value("/data/value") == wanted.as_str();
         let what = format!("the new value of {name}");
-        let seen = watch.until(&what, LIMIT, is_new).await?;
+        let seen = watch.until(&what, ROUND_TIMEOUT, is_new).await?;
         Ok(seen.at.saturating_duration_since(begun))
     }
 
@@ -168,9 +169,9 @@ impl Scene<'_> {
         let begun = Instant::now();
         api.patch(&name, &PatchParams::default(), &patch).await?;
         let of = |seen: &Seen| seen.value("/spec/value").clone();
-        watch.until("the edit", LIMIT, |seen| of(seen) == "edited").await?;
+        watch.until("the edit", ROUND_TIMEOUT, |seen| of(seen) == "edited").await?;
         let what = format!("{} {name} to be put back", kind(number));
-        let back = watch.until(&what, LIMIT, |seen| of(seen) == "fixed").await?;
+        let back = watch.until(&what, ROUND_TIMEOUT, |seen| of(seen) == "fixed").await?;
         Ok(back.at.saturating_duration_since(begun))
     }
 }
@@ -230,7 +231,8 @@ spec:
 }
 
 fn secret(number: u16, round: u16) -> String {
-    let (name, value) = (name(number), value(number, round));
+    let name = name(number);
+    let value = value(number, round);
     format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n\
          stringData: {{values.yaml: \"value: {value}\"}}\n"

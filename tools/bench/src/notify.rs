@@ -30,7 +30,7 @@ use e2e::installation::{Build, Selection, Serving, make};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: windlass takes no more memory than this, in MiB.
-const MEMORY: f64 = 80.0;
+const MAX_MEMORY_MIB: f64 = 80.0;
 
 /// Columns of the tables.
 const COLUMNS: [&str; 2] = ["Flux", "windlass"];
@@ -73,7 +73,7 @@ enum Side {
 }
 
 /// What came of the events on a side.
-struct Delivered {
+struct DeliveryFigures {
     /// What delivering to the live services took.
     phase: Phase,
     /// Seconds until all events were accepted.
@@ -132,7 +132,8 @@ fn start(bed: &mut Bed, side: Side, flux: &str) -> anyhow::Result<String> {
         Side::Flux => {
             // It does not say which ports it took, so they are chosen here.
             let free = || anyhow::Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?);
-            let (events, webhooks) = (free()?, free()?);
+            let events = free()?;
+            let webhooks = free()?;
             let line = format!(
                 "env RUNTIME_NAMESPACE=flux-system {flux} --events-addr={events} --receiverAddr={webhooks} \
                  --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 --enable-leader-election=false"
@@ -148,7 +149,7 @@ async fn measure(
     options: &Options,
     side: Side,
     events_at: &str,
-) -> anyhow::Result<Delivered> {
+) -> anyhow::Result<DeliveryFigures> {
     let namespace = match side {
         Side::Windlass => "notify-windlass",
         Side::Flux => "notify-flux",
@@ -187,7 +188,7 @@ async fn measure(
     touch(bed, namespace).await?;
     quiet_or(|| dead.count() == count, || dead.received()).await;
     let caught_up = dead.times(revived).into_iter().max();
-    Ok(Delivered {
+    Ok(DeliveryFigures {
         phase,
         accepted,
         lost,
@@ -219,7 +220,8 @@ async fn probe(posting: &Posting, live: &[Service]) -> anyhow::Result<()> {
 
 /// Waits until something is so, or nothing went on for a while.
 async fn quiet_or(is_done: impl Fn() -> bool, progress: impl Fn() -> usize) {
-    let (mut last, mut since) = (progress(), Instant::now());
+    let mut last = progress();
+    let mut since = Instant::now();
     while !is_done() && since.elapsed() < QUIET {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let now = progress();
@@ -245,21 +247,21 @@ fn waiting(metrics: &str) -> anyhow::Result<usize> {
     value.trim().parse().context("the metric is no number")
 }
 
-fn compared(options: &Options, flux: &Delivered, windlass: &Delivered) -> Comparison {
+fn compared(options: &Options, flux: &DeliveryFigures, windlass: &DeliveryFigures) -> Comparison {
     let count = options.events;
     let title =
         format!("{count} events to 3 services of which one is dead, to the last live delivery");
-    let of = |delivered: &Delivered| {
+    let of = |delivered: &DeliveryFigures| {
         let mut all = Comparison::new(title.clone(), usize::from(count), Limits::default());
         all.add(Who::Operator, delivered.phase.clone());
         all
     };
-    let limits = Limits { peak: Some(MEMORY), ..Limits::default() };
+    let limits = Limits { peak: Some(MAX_MEMORY_MIB), ..Limits::default() };
     of(flux).against(of(windlass), COLUMNS, limits)
 }
 
 /// A line of the second table.
-struct Row {
+struct DeliveryRow {
     what: &'static str,
     flux: Option<f64>,
     windlass: Option<f64>,
@@ -267,16 +269,17 @@ struct Row {
     passes: Option<bool>,
 }
 
-fn rows(options: &Options, flux: &Delivered, windlass: &Delivered) -> Vec<Row> {
+fn rows(options: &Options, flux: &DeliveryFigures, windlass: &DeliveryFigures) -> Vec<DeliveryRow> {
     let count = usize::from(options.events);
-    let both = |what, of: &dyn Fn(&Delivered) -> Option<f64>| Row {
+    let both = |what, of: &dyn Fn(&DeliveryFigures) -> Option<f64>| DeliveryRow {
         what,
         flux: of(flux),
         windlass: of(windlass),
         passes: None,
     };
-    let number = |what, of: &dyn Fn(&Delivered) -> usize| both(what, &|it| Some(of(it) as f64));
-    let judged = |row: Row, passes| Row { passes: Some(passes), ..row };
+    let number =
+        |what, of: &dyn Fn(&DeliveryFigures) -> usize| both(what, &|it| Some(of(it) as f64));
+    let judged = |row: DeliveryRow, passes| DeliveryRow { passes: Some(passes), ..row };
     vec![
         both("events a second, to the last live delivery", &|it| {
             Some(count as f64 / it.phase.total)
@@ -298,10 +301,10 @@ fn rows(options: &Options, flux: &Delivered, windlass: &Delivered) -> Vec<Row> {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(rows: &[Row]) {
+fn print(rows: &[DeliveryRow]) {
     let [first, second] = COLUMNS;
     println!("\n{}", bold(&format!("{:<44} {first:>10} {second:>10}", "what became of them")));
-    for Row { what, flux, windlass, passes } in rows {
+    for DeliveryRow { what, flux, windlass, passes } in rows {
         let figure = |it: Option<f64>| it.map_or("–".to_owned(), |it| format!("{it:.1}"));
         let verdict = match passes {
             Some(true) => green("PASS"),
@@ -316,8 +319,8 @@ fn print(rows: &[Row]) {
 mod tests {
     use super::*;
 
-    fn delivered(lost: usize, waiting: usize, lost_by_dead: usize) -> Delivered {
-        Delivered {
+    fn delivered(lost: usize, waiting: usize, lost_by_dead: usize) -> DeliveryFigures {
+        DeliveryFigures {
             phase: Phase { total: 2.0, peak: 70.0, ..Phase::default() },
             accepted: 1.0,
             lost,
@@ -332,7 +335,7 @@ mod tests {
     #[test]
     fn windlass_may_lose_nothing_and_flux_may() {
         let options = Options { events: 10, dead: Dead::Refuses };
-        let judge = |windlass: Delivered| {
+        let judge = |windlass: DeliveryFigures| {
             let rows = rows(&options, &delivered(5, 0, 10), &windlass);
             rows.iter().all(|row| row.passes != Some(false))
         };
@@ -348,10 +351,10 @@ mod tests {
         let judge = |peak| {
             let windlass = delivered(0, 10, 0);
             let phase = Phase { peak, ..windlass.phase.clone() };
-            compared(&options, &delivered(0, 0, 0), &Delivered { phase, ..windlass }).passes()
+            compared(&options, &delivered(0, 0, 0), &DeliveryFigures { phase, ..windlass }).passes()
         };
-        assert!(judge(MEMORY));
-        assert!(!judge(MEMORY + 0.1));
+        assert!(judge(MAX_MEMORY_MIB));
+        assert!(!judge(MAX_MEMORY_MIB + 0.1));
     }
 
     #[test]

@@ -40,12 +40,12 @@ pub(super) struct Raw {
 }
 
 /// A request to apply an object.
-pub(super) struct Prepared {
+pub(super) struct PreparedObject {
     path: String,
     body: Vec<u8>,
 }
 
-impl Prepared {
+impl PreparedObject {
     /// The objects of a manifest, each as a request.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Raw {
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         let administrator = Self { client: stack(&config)? };
         for object in account() {
-            administrator.apply(&[Prepared::of(&object)?]).await?;
+            administrator.apply(&[PreparedObject::of(&object)?]).await?;
         }
         let ask = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
@@ -111,10 +111,11 @@ impl Raw {
     ///
     /// # Errors
     /// The first refusal.
-    pub(super) async fn apply(&self, objects: &[Prepared]) -> anyhow::Result<Vec<Duration>> {
+    pub(super) async fn apply(&self, objects: &[PreparedObject]) -> anyhow::Result<Vec<Duration>> {
         let begun = Instant::now();
-        let send = |object: &Prepared| {
-            let (path, body) = (object.path.clone(), object.body.clone());
+        let send = |object: &PreparedObject| {
+            let path = object.path.clone();
+            let body = object.body.clone();
             async move {
                 self.send("PATCH", &path, APPLY, body).await?;
                 anyhow::Ok(begun.elapsed())
@@ -127,8 +128,8 @@ impl Raw {
     ///
     /// # Errors
     /// The first refusal.
-    pub(super) async fn delete(&self, objects: &[Prepared]) -> anyhow::Result<()> {
-        let send = |object: &Prepared| {
+    pub(super) async fn delete(&self, objects: &[PreparedObject]) -> anyhow::Result<()> {
+        let send = |object: &PreparedObject| {
             let path = object.path.split('?').next().unwrap_or_default().to_owned();
             async move { self.send("DELETE", &path, JSON, Vec::new()).await.map(drop) }
         };
@@ -141,7 +142,8 @@ impl Raw {
     /// # Errors
     /// The first refusal.
     pub(super) async fn names(&self, path: &str) -> anyhow::Result<Vec<String>> {
-        let (mut names, mut from) = (Vec::new(), String::new());
+        let mut names = Vec::new();
+        let mut from = String::new();
         loop {
             let page = format!("{path}?limit=500{from}");
             let answer: Value =
@@ -168,7 +170,8 @@ impl Raw {
     ) -> anyhow::Result<()> {
         let body = serde_json::to_vec(patch)?;
         let send = |path: &String| {
-            let (path, body) = (path.clone(), body.clone());
+            let path = path.clone();
+            let body = body.clone();
             async move { self.send("PATCH", &path, MERGE, body).await.map(drop) }
         };
         futures::stream::iter(paths).map(send).buffer_unordered(at_once).try_collect().await
@@ -253,7 +256,7 @@ mod tests {
     #[test]
     fn an_object_is_applied_at_the_path_of_its_kind() {
         let paths = |text: &str| -> Vec<String> {
-            let all = Prepared::all(text).unwrap();
+            let all = PreparedObject::all(text).unwrap();
             all.iter().map(|it| it.path.split('?').next().unwrap().to_owned()).collect()
         };
         let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}}\n---\n\
@@ -267,7 +270,7 @@ mod tests {
                 "/apis/source.toolkit.fluxcd.io/v1/namespaces/b/gitrepositories/a",
             ]
         );
-        assert!(Prepared::all("{kind: ConfigMap}").is_err());
+        assert!(PreparedObject::all("{kind: ConfigMap}").is_err());
     }
 
     #[test]

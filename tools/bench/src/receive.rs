@@ -102,7 +102,8 @@ async fn burst(pushed: &mut Pushed<'_>, webhooks: u16) -> anyhow::Result<Burst> 
     let begun = Instant::now();
     let answers = pushed.announce(&commit, webhooks);
     let (answers, applied) = tokio::join!(answers, pushed.applied(&mut watch));
-    let (mut accepted, mut refused) = (0, 0);
+    let mut accepted = 0;
+    let mut refused = 0;
     for status in answers? {
         match status {
             200 => accepted += 1,

@@ -73,7 +73,8 @@ pub(super) fn print(all: &[Samples]) {
     println!("{}", bold(&format!("{what:<52} {count:>5} {p50:>9} {judged:>9} {max:>9}")));
     for samples in all {
         let verdict = if samples.passes() { green("PASS") } else { red("FAIL") };
-        let (percent, limit) = (samples.judged_at, samples.limit.as_millis());
+        let percent = samples.judged_at;
+        let limit = samples.limit.as_millis();
         println!("{}  {verdict} (p{percent} < {limit} ms)", samples.row());
     }
 }

@@ -29,7 +29,7 @@ const PROMISE: Duration = Duration::from_secs(1);
 const GROWTH: f64 = 1.3;
 
 /// When waiting for something ends in failure.
-const LIMIT: Duration = Duration::from_secs(1800);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// Where the objects are.
 const NAMESPACE: &str = "settle";
@@ -49,7 +49,7 @@ pub(crate) struct Options {
 }
 
 /// What one size took.
-struct Taken {
+struct SettleCost {
     size: usize,
     /// Seconds from the first Kustomization until all were ready.
     install: f64,
@@ -99,7 +99,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn measure(&mut self, runtime: &Runtime) -> anyhow::Result<Taken> {
+    fn measure(&mut self, runtime: &Runtime) -> anyhow::Result<SettleCost> {
         let size = self.size;
         let cpu = self.cpu()?;
         let install = step(&format!("{size} Kustomizations"), || {
@@ -130,7 +130,7 @@ impl Scene<'_> {
             })
         })?;
         let peak = process::peak_mebibytes(&self.installation.operators())?;
-        Ok(Taken {
+        Ok(SettleCost {
             size,
             install,
             install_cpu,
@@ -177,7 +177,7 @@ impl Scene<'_> {
         let mut ready = BTreeMap::new();
         while ready.len() < self.size {
             let what = format!("all Kustomizations ({} of {} are ready)", ready.len(), self.size);
-            let seen = watch.next(&what, begun + LIMIT).await?;
+            let seen = watch.next(&what, begun + SETTLE_TIMEOUT).await?;
             if seen.is_ready() {
                 ready.entry(seen.name).or_insert(seen.at);
             }
@@ -196,7 +196,7 @@ impl Scene<'_> {
             }
             self.installation.check()?;
             ensure!(
-                begun.elapsed() < LIMIT,
+                begun.elapsed() < SETTLE_TIMEOUT,
                 "{} of {} were reconciled",
                 reconciliations(&page),
                 self.size
@@ -213,9 +213,9 @@ impl Scene<'_> {
         let patch = Patch::Merge(json!({"data": {"value": "edited"}}));
         api.patch(&name, &PatchParams::default(), &patch).await?;
         let is_edited = |seen: &Seen| seen.value("/data/value") == "edited";
-        watch.until("the edit", LIMIT, is_edited).await?;
+        watch.until("the edit", SETTLE_TIMEOUT, is_edited).await?;
         let back = watch
-            .until("it to be put back", LIMIT, |seen| *seen.value("/data/value") == before)
+            .until("it to be put back", SETTLE_TIMEOUT, |seen| *seen.value("/data/value") == before)
             .await?;
         Ok(back.at.saturating_duration_since(begun))
     }
@@ -230,7 +230,7 @@ impl Scene<'_> {
         let begun = Instant::now();
         raw.apply(&change).await?;
         let is_new = |seen: &Seen| seen.value("/data/value") == wanted.as_str();
-        let seen = watch.until("the new value", LIMIT, is_new).await?;
+        let seen = watch.until("the new value", SETTLE_TIMEOUT, is_new).await?;
         Ok(seen.at.saturating_duration_since(begun))
     }
 
@@ -259,7 +259,8 @@ fn value(number: usize, round: usize) -> String {
 }
 
 fn secret(number: usize, round: usize) -> String {
-    let (name, value) = (name(number), value(number, round));
+    let name = name(number);
+    let value = value(number, round);
     let namespace = workload::NAMESPACE;
     format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {namespace}}}\n\
@@ -287,7 +288,7 @@ fn reconciliations(page: &str) -> f64 {
 
 /// Writes the tables; returns whether every promise was kept.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(all: &[Taken]) -> bool {
+fn print(all: &[SettleCost]) -> bool {
     let mut passes = true;
     println!("{}", bold("how much there is, and what it takes"));
     println!(

@@ -25,10 +25,10 @@ use e2e::installation::{Build, Installation, Seen, Selection, Serving, Watch};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise, in MiB.
-const PEAK: f64 = 150.0;
+const MAX_PEAK_MIB: f64 = 150.0;
 
 /// How long any of it may take.
-const LIMIT: Duration = Duration::from_secs(300);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// An interval that does not come round meanwhile.
 const NEVER: &str = "1h";
@@ -123,7 +123,7 @@ impl Row {
 
 impl Measured {
     fn passes(&self) -> bool {
-        self.peak <= PEAK && self.rows.iter().all(Row::passes)
+        self.peak <= MAX_PEAK_MIB && self.rows.iter().all(Row::passes)
     }
 }
 
@@ -184,9 +184,9 @@ fn print(output: Output, all: &[Measured], load: &str) {
                  {requests:>9}{limit}"
             );
         }
-        let verdict = verdict(*peak <= PEAK);
+        let verdict = verdict(*peak <= MAX_PEAK_MIB);
         println!(
-            "peak memory of the process: {peak:.1} MiB  {verdict} (at most {PEAK:.0}); before the first fetch: {idle:.1}"
+            "peak memory of the process: {peak:.1} MiB  {verdict} (at most {MAX_PEAK_MIB:.0}); before the first fetch: {idle:.1}"
         );
     }
     samples::print_machine(load);
@@ -200,7 +200,7 @@ struct Scene {
 }
 
 /// What is waited for: objects of one kind, and what they are like when all is done.
-struct Awaited<'a> {
+struct AwaitedObjects<'a> {
     kind: &'a str,
     count: usize,
     is_done: &'a dyn Fn(&Seen) -> bool,
@@ -246,10 +246,10 @@ impl Scene {
     async fn timed(
         &self,
         relay: &Relay,
-        awaited: &Awaited<'_>,
+        awaited: &AwaitedObjects<'_>,
         act: impl AsyncFnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Fetch> {
-        let Awaited { kind, count, is_done } = awaited;
+        let AwaitedObjects { kind, count, is_done } = awaited;
         let selection = Selection::of(API, kind).within(NAMESPACE);
         let mut watch = Watch::begin(self.installation.client(), &[selection]).await?;
         watch.forget();
@@ -260,7 +260,7 @@ impl Scene {
         let mut last = begun;
         while done.len() < *count {
             let what = format!("{count} objects of kind {kind} ({} are done)", done.len());
-            let seen = watch.next(&what, begun + LIMIT).await?;
+            let seen = watch.next(&what, begun + FETCH_TIMEOUT).await?;
             if is_done(&seen) && done.insert(seen.name.clone()) {
                 last = seen.at;
             }
@@ -276,7 +276,7 @@ impl Scene {
             let handled = seen.value("/status/lastHandledReconcileAt").as_str();
             seen.name == name && handled.is_some() && handled == token.borrow().as_deref()
         };
-        let awaited = Awaited { kind, count: 1, is_done: &is_done };
+        let awaited = AwaitedObjects { kind, count: 1, is_done: &is_done };
         let act = async || {
             let asked = self.request(kind, name).await?;
             token.replace(Some(asked));
@@ -330,6 +330,6 @@ mod tests {
     #[test]
     fn one_byte_of_memory_too_much_does_not_pass() {
         let of = |peak| Measured { title: "git".to_owned(), rows: Vec::new(), peak, idle: 0.0 };
-        assert!(of(PEAK).passes() && !of(PEAK + 0.1).passes());
+        assert!(of(MAX_PEAK_MIB).passes() && !of(MAX_PEAK_MIB + 0.1).passes());
     }
 }

@@ -36,7 +36,7 @@ const PROMISE: Limits = Limits {
 const INTERVAL: &str = "1m";
 
 /// Ten hops of Flux's `--requeue-dependency`, which is 30 s, and more.
-const LIMIT: Duration = Duration::from_secs(600);
+const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Columns of the tables.
 const COLUMNS: [&str; 2] = ["Flux", "windlass"];
@@ -167,7 +167,7 @@ fn chain(runtime: &Runtime, bed: &Bed, name: &str) -> anyhow::Result<Comparison>
     let title = format!("a chain of {HOPS} Kustomizations, from the artifact on");
     let mut comparison = Comparison::new(title, HOPS, Limits::default());
     let repository = format!("chain-{name}");
-    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, LIMIT)?;
+    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
     step(&format!("{name}: a chain of {HOPS}"), || {
         let before = bed.read(Who::Operator)?;
         let arrivals = runtime.block_on(chain.install())?;
@@ -182,7 +182,7 @@ fn drift(runtime: &Runtime, bed: &Bed, name: &str) -> anyhow::Result<Comparison>
     let title = format!("{HOPS} objects edited by hand, until put back, interval {INTERVAL}");
     let mut comparison = Comparison::new(title, HOPS, Limits::default());
     let repository = format!("drift-{name}");
-    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, LIMIT)?;
+    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
     step(&format!("{name}: {HOPS} edits by hand"), || {
         runtime.block_on(chain.install())?;
         let before = bed.read(Who::Operator)?;

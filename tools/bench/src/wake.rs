@@ -21,7 +21,7 @@ const PROMISE: Duration = Duration::from_secs(1);
 const CHAIN_PROMISE: Duration = Duration::from_secs(11);
 
 /// When waiting for something ends in failure. Far below the ten minutes after which it would happen by itself.
-const LIMIT: Duration = Duration::from_secs(60);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is measured how often, with which build.
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ fn measure(
     installation: &Installation,
     options: &Options,
 ) -> anyhow::Result<Vec<Samples>> {
-    let mut chain = Chain::new(installation, "chain", "10m", LIMIT)?;
+    let mut chain = Chain::new(installation, "chain", "10m", ROUND_TIMEOUT)?;
     let mut first = Samples::new("next of the chain Ready after its dependency", PROMISE);
     let mut next = Samples::new("the same, when a commit changes all of them", PROMISE);
     let mut edited = Samples::new("object edited by hand put back", PROMISE);

@@ -184,7 +184,8 @@ impl Comparison<'_> {
             let folder = tempfile::tempdir().context("cannot make a folder")?;
             corpus::ask(self.corpus, program, folder.path(), &arguments, tools)
         };
-        let (wanted, got) = (answer(&real.program, real.tools.as_deref())?, answer(own, None)?);
+        let wanted = answer(&real.program, real.tools.as_deref())?;
+        let got = answer(own, None)?;
         let differences = Difference::between("", &arguments, &wanted, &got);
         table.add(path, 1, differences.into_iter().collect());
         Ok(())

@@ -73,7 +73,7 @@ fn topics() -> Vec<Topic> {
 const WITHOUT_ENGINE: [(&str, &str); 0] = [];
 
 /// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.
-const STACK: usize = 256 << 20;
+const STACK_BYTES: usize = 256 << 20;
 
 /// What a topic came to.
 #[derive(Debug, Default)]
@@ -184,7 +184,8 @@ fn replay(topics: &[Topic], folders: &[PathBuf]) -> anyhow::Result<Tallies> {
         tallies
     };
     std::thread::scope(|scope| {
-        let replay = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, all)?;
+        let replay =
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, all)?;
         replay.join().map_err(|_| anyhow!("the replay ended with a panic"))
     })
 }

@@ -16,10 +16,10 @@ use e2e::installation::{Seen, Selection, Watch};
 use e2e::servers::chart_archive::{digest, pack};
 
 /// How long what was asked for may take.
-const ARRIVE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a suspended release is seen to stay as it is.
-const STAY: Duration = Duration::from_secs(2);
+const SUSPENDED_DURATION: Duration = Duration::from_secs(2);
 
 /// The files of the chart; `VERSION` is each one's.
 const CHART: [(&str, &str); 3] = [
@@ -120,7 +120,7 @@ impl Demo {
         self.show(&["apply", "-f", &file.display().to_string()])?;
         let mut missing = vec!["Deployment web from the chart", "ConfigMap banner from the bundle"];
         while !missing.is_empty() {
-            let seen = watch.next(&missing.join(" and "), begun + ARRIVE).await?;
+            let seen = watch.next(&missing.join(" and "), begun + REQUEST_TIMEOUT).await?;
             let found = match () {
                 () if runs(&seen, "1.0.0") => "Deployment web",
                 () if says(&seen, "Welcome") => "ConfigMap banner",
@@ -135,10 +135,10 @@ impl Demo {
         let begun = Instant::now();
         self.refresh("helmrepository/charts", "upgrade")?;
         let upgraded = |seen: &Seen| runs(seen, "1.1.0") && seen.is_rolled_out();
-        let seen = watch.until("web 1.1.0 to run", ARRIVE, upgraded).await?;
+        let seen = watch.until("web 1.1.0 to run", REQUEST_TIMEOUT, upgraded).await?;
         moment(begun, seen.at, "web 1.1.0 runs, all its Pods are available");
         let ready = |seen: &Seen| seen.is("HelmRelease", "web") && seen.is_ready();
-        watch.until("HelmRelease web to be Ready", ARRIVE, ready).await?;
+        watch.until("HelmRelease web to be Ready", REQUEST_TIMEOUT, ready).await?;
         self.show(&["-n", "shop", "get", "helmreleases"])
     }
 
@@ -157,7 +157,7 @@ impl Demo {
         self.kubectl(&["-n", "shop", "scale", "deployment/web", "--replicas=6"])?;
         let scaled =
             |seen: &Seen| seen.is("Deployment", "web") && seen.value("/spec/replicas") == 6;
-        watch.until("Deployment web to have 6 replicas", ARRIVE, scaled).await?;
+        watch.until("Deployment web to have 6 replicas", REQUEST_TIMEOUT, scaled).await?;
 
         servers.publish(&["1.0.0", "1.1.0", "1.2.0"])?;
         self.refresh("helmrepository/charts", "incident")?;
@@ -166,13 +166,13 @@ impl Demo {
         let begun = Instant::now();
         self.refresh("bucket/bundles", "incident")?;
         let told = |seen: &Seen| says(seen, "We are on it");
-        let seen = watch.until("the new text in ConfigMap banner", ARRIVE, told).await?;
+        let seen = watch.until("the new text in ConfigMap banner", REQUEST_TIMEOUT, told).await?;
         moment(begun, seen.at, "the bundle is applied: the incident holds nothing else");
         let is_moved = |seen: &Seen| {
             seen.is("Deployment", "web")
                 && (!runs(seen, "1.1.0") || seen.value("/spec/replicas") != 6)
         };
-        watch.stays("web is suspended but changed", STAY, is_moved).await?;
+        watch.stays("web is suspended but changed", SUSPENDED_DURATION, is_moved).await?;
         fact("web still has 6 replicas of 1.1.0, though 1.2.0 is there");
         self.show(&["-n", "shop", "get", "helmreleases"])?;
 
@@ -180,7 +180,7 @@ impl Demo {
         let begun = Instant::now();
         self.suspend_release(false)?;
         let upgraded = |seen: &Seen| runs(seen, "1.2.0") && seen.value("/spec/replicas") == 2;
-        let seen = watch.until("web 1.2.0 with 2 replicas", ARRIVE, upgraded).await?;
+        let seen = watch.until("web 1.2.0 with 2 replicas", REQUEST_TIMEOUT, upgraded).await?;
         let took = milliseconds(seen.at.saturating_duration_since(begun));
         fact(&format!("resumed: 1.2.0 with 2 replicas {took} later"));
         let ready = |seen: &Seen| {
@@ -188,7 +188,7 @@ impl Demo {
                 && seen.is_ready()
                 && seen.value("/status/history/0/chartVersion") == "1.2.0"
         };
-        watch.until("HelmRelease web to be Ready", ARRIVE, ready).await?;
+        watch.until("HelmRelease web to be Ready", REQUEST_TIMEOUT, ready).await?;
         self.show(&["-n", "shop", "get", "helmreleases"])
     }
 

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 /// Size of a character and of a line, in pixels, at the font size below.
-const WIDTH: f64 = 7.83;
-const HEIGHT: usize = 18;
-const FONT: usize = 13;
+const CHARACTER_WIDTH: f64 = 7.83;
+const LINE_HEIGHT: usize = 18;
+const FONT_SIZE: usize = 13;
 /// Space around the text, and the height of the bar above it.
 const MARGIN: usize = 16;
-const BAR: usize = 30;
+const BAR_HEIGHT: usize = 30;
 /// Longer lines are cut.
-const COLUMNS: usize = 118;
+const MAX_COLUMNS: usize = 118;
 
 const BACKGROUND: &str = "#1b1f27";
 const TEXT: &str = "#d6dae2";
@@ -27,8 +27,8 @@ pub(super) fn svg(lines: Vec<String>) -> String {
         clippy::cast_sign_loss,
         reason = "a picture has some hundreds of pixels"
     )]
-    let width = (columns as f64 * WIDTH).ceil() as usize + 2 * MARGIN;
-    let height = BAR + lines.len() * HEIGHT + 2 * MARGIN;
+    let width = (columns as f64 * CHARACTER_WIDTH).ceil() as usize + 2 * MARGIN;
+    let height = BAR_HEIGHT + lines.len() * LINE_HEIGHT + 2 * MARGIN;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
@@ -41,11 +41,11 @@ pub(super) fn svg(lines: Vec<String>) -> String {
     writeln!(
         out,
         "<g font-family=\"ui-monospace, SFMono-Regular, Menlo, Consolas, monospace\" \
-         font-size=\"{FONT}\" fill=\"{TEXT}\" xml:space=\"preserve\">"
+         font-size=\"{FONT_SIZE}\" fill=\"{TEXT}\" xml:space=\"preserve\">"
     )
     .ok();
     for (number, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
-        let y = BAR + MARGIN + number * HEIGHT;
+        let y = BAR_HEIGHT + MARGIN + number * LINE_HEIGHT;
         let style = style(line);
         writeln!(out, "<text x=\"{MARGIN}\" y=\"{y}\"{style}>{}</text>", escaped(line)).ok();
     }
@@ -64,10 +64,10 @@ fn style(line: &str) -> String {
 }
 
 fn cut(line: &str) -> String {
-    if line.chars().count() <= COLUMNS {
+    if line.chars().count() <= MAX_COLUMNS {
         return line.trim_end().to_owned();
     }
-    line.chars().take(COLUMNS - 1).chain(['…']).collect()
+    line.chars().take(MAX_COLUMNS - 1).chain(['…']).collect()
 }
 
 /// Text of XML; what no XML can have is left out.
@@ -97,6 +97,9 @@ mod tests {
         assert_eq!(picture.matches("<text ").count(), 3, "{picture}");
         assert!(picture.contains(" font-weight=\"bold\">▶ a &lt;title&gt;</text>"), "{picture}");
         assert!(picture.contains(">  $ kubectl get &amp; wait</text>"), "{picture}");
-        assert!(picture.contains(&format!(">{}…</text>", "x".repeat(COLUMNS - 1))), "{picture}");
+        assert!(
+            picture.contains(&format!(">{}…</text>", "x".repeat(MAX_COLUMNS - 1))),
+            "{picture}"
+        );
     }
 }

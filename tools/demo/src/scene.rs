@@ -13,16 +13,16 @@ use super::{Demo, FILES};
 use e2e::installation::{Seen, Selection, Watch};
 
 /// How long objects and their pods may take to appear.
-const APPEAR: Duration = Duration::from_secs(120);
+const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long it may take until an object that was changed by hand is put back.
 const PUT_BACK: Duration = Duration::from_secs(10);
 
 /// How long a commit may take to arrive after it was announced.
-const ARRIVE: Duration = Duration::from_secs(30);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a suspended object is seen to stay as it is.
-const STAY: Duration = Duration::from_secs(2);
+const SUSPENDED_DURATION: Duration = Duration::from_secs(2);
 
 /// In the order of their `dependsOn`.
 const PARTS: [&str; 3] = ["infrastructure", "database", "shop"];
@@ -168,18 +168,19 @@ impl Demo {
         let arrived = |seen: &Seen| {
             seen.is("ConfigMap", "settings") && seen.value("/data/greeting") == "good morning"
         };
-        let seen = watch.until("the new greeting in ConfigMap settings", ARRIVE, arrived).await?;
+        let seen =
+            watch.until("the new greeting in ConfigMap settings", COMMIT_TIMEOUT, arrived).await?;
         moment(begun, seen.at, "ConfigMap settings has the new greeting");
         let applied =
             |seen: &Seen| seen.is("Kustomization", "database") && seen.has_applied(&commit);
-        let seen = watch.until("database to be at the new commit", ARRIVE, applied).await?;
+        let seen = watch.until("database to be at the new commit", COMMIT_TIMEOUT, applied).await?;
         moment(begun, seen.at, "infrastructure and database are at the new commit");
 
         let is_moved = |seen: &Seen| {
             (seen.is("Deployment", "shop") && seen.value("/spec/replicas") != 2)
                 || (seen.is("Kustomization", "shop") && seen.has_applied(&commit))
         };
-        watch.stays("shop is suspended but changed", STAY, is_moved).await?;
+        watch.stays("shop is suspended but changed", SUSPENDED_DURATION, is_moved).await?;
         self.is_still("{.spec.replicas}", "deployment/shop", "shop", "2")?;
         let revision = format!("main@sha1:{first}");
         self.is_still(
@@ -195,14 +196,14 @@ impl Demo {
         self.set_suspend(false)?;
         let resumed =
             |seen: &Seen| seen.is("Kustomization", "shop") && seen.value("/spec/suspend") != true;
-        let resumed = watch.until("shop to be resumed", ARRIVE, resumed).await?;
+        let resumed = watch.until("shop to be resumed", COMMIT_TIMEOUT, resumed).await?;
         let scaled =
             |seen: &Seen| seen.is("Deployment", "shop") && seen.value("/spec/replicas") == 3;
-        let scaled = watch.until("shop to have 3 replicas", ARRIVE, scaled).await?;
+        let scaled = watch.until("shop to have 3 replicas", COMMIT_TIMEOUT, scaled).await?;
         let took = milliseconds(scaled.at.saturating_duration_since(resumed.at));
         fact(&format!("the change arrived {took} after the object was resumed"));
         let applied = |seen: &Seen| seen.is("Kustomization", "shop") && seen.has_applied(&commit);
-        watch.until("shop to be Ready at the new commit", APPEAR, applied).await?;
+        watch.until("shop to be Ready at the new commit", CREATION_TIMEOUT, applied).await?;
         fact("shop is Ready at the new commit");
         self.show(&["-n", "flux-system", "get", "kustomizations"])
     }
@@ -256,7 +257,7 @@ async fn follow_order(watch: &mut Watch, commit: &str) -> anyhow::Result<Order> 
             return Ok(order);
         }
         let what = format!("{} to become Ready", missing.join(", "));
-        let seen = watch.next(&what, begun + APPEAR).await?;
+        let seen = watch.next(&what, begun + CREATION_TIMEOUT).await?;
         match seen.kind.as_str() {
             "GitRepository" if !fetched && seen.has_fetched(commit) => {
                 fetched = true;

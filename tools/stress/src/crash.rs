@@ -29,7 +29,7 @@ use testbed::machine;
 use testbed::progress::{dim, green, red, spell, step};
 
 /// How many violations of one cut are shown at once; the list at the end has all.
-const SHOWN: usize = 5;
+const MAX_VIOLATIONS_SHOWN: usize = 5;
 
 /// Which cuts are made.
 #[derive(Debug, Args)]
@@ -174,11 +174,11 @@ fn tell(
     );
     let place = |it: &String| format!("write {number} {moment}, {request}: {it}");
     let told: Vec<String> = violations.iter().map(place).collect();
-    for violation in told.iter().take(SHOWN) {
+    for violation in told.iter().take(MAX_VIOLATIONS_SHOWN) {
         eprintln!("  {} {violation}", red("violation:"));
     }
-    if told.len() > SHOWN {
-        eprintln!("  and {} more", told.len() - SHOWN);
+    if told.len() > MAX_VIOLATIONS_SHOWN {
+        eprintln!("  and {} more", told.len() - MAX_VIOLATIONS_SHOWN);
     }
     if let Ok(outcome) = outcome
         && !outcome.log.is_empty()

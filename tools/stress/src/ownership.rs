@@ -88,7 +88,8 @@ pub(crate) async fn live(
             }
             let meta = &object.metadata;
             let word = |text: &Option<String>| text.clone().unwrap_or_default();
-            let (space, name) = (word(&meta.namespace), word(&meta.name));
+            let space = word(&meta.namespace);
+            let name = word(&meta.name);
             let id = format!("{space}_{}_{}_{}", name.replace(':', "__"), kind.group, kind.kind);
             object.types = Some(kube::core::TypeMeta {
                 api_version: kind.api_version.clone(),

@@ -52,7 +52,7 @@ const FEWEST_ROUNDS: u64 = 8;
 const LONGEST_ROUND: Duration = Duration::from_secs(60);
 
 /// Between two deeds, on average.
-const PACE: Duration = Duration::from_millis(250);
+const OPERATION_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Within what time after a round everything is as it should be.
 const SETTLE_LIMIT: Duration = Duration::from_secs(90);
@@ -129,7 +129,7 @@ async fn play(
         let deed = Deed::choose(model, random, may_kill);
         counts.add(&deed);
         world.perform(&deed, model).await.with_context(|| format!("{deed:?}"))?;
-        let pause = PACE.mul_f64((random.below(200) as f64) / 100.0);
+        let pause = OPERATION_INTERVAL.mul_f64((random.below(200) as f64) / 100.0);
         tokio::time::sleep(pause).await;
         world.end_fault_in_time();
     }

@@ -17,7 +17,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use testbed::progress::{bold, dim, green, red, spell};
 
 /// How many lines of a failure are shown.
-const LINES: usize = 400;
+const MAX_LINES_SHOWN: usize = 400;
 
 /// A program that is run with tests or as one.
 #[derive(Debug)]
@@ -189,7 +189,7 @@ fn excerpt(said: &str) -> String {
     let lines: Vec<&str> = said.lines().collect();
     let first = lines.iter().position(|line| *line == "failures:").unwrap_or_default();
     let lines = &lines[first..];
-    let from = lines.len().saturating_sub(LINES);
+    let from = lines.len().saturating_sub(MAX_LINES_SHOWN);
     let mut text = lines[from..].join("\n");
     if from > 0 {
         text.insert_str(0, &format!("({from} lines before are left out)\n"));

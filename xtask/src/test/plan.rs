@@ -52,7 +52,7 @@ const LONGEST: [&str; 10] = [
 ];
 
 /// What jobs are made from.
-pub(super) struct Scope<'a> {
+pub(super) struct JobScope<'a> {
     pub(super) tests: &'a [TestProgram],
     pub(super) selection: &'a Selection,
     pub(super) filter: Option<&'a str>,
@@ -81,7 +81,7 @@ fn program_of_windlass() -> anyhow::Result<std::path::PathBuf> {
 ///
 /// # Errors
 /// Something that was compiled is not there.
-pub(super) fn jobs(scope: &Scope<'_>, has_cluster: bool) -> anyhow::Result<Jobs> {
+pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<Jobs> {
     let mut jobs = Jobs::default();
     if has_cluster && scope.selection.has_stories() {
         jobs.with_cluster = stories(scope)?;
@@ -98,7 +98,7 @@ pub(super) fn jobs(scope: &Scope<'_>, has_cluster: bool) -> anyhow::Result<Jobs>
 }
 
 /// Tests that need no control plane, a job for each program.
-fn units(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
     let programs = scope.tests.iter().filter(|it| !is_stories(it));
     let job = |program: &TestProgram| {
         let mut command = computing(&program.path)?;
@@ -120,7 +120,7 @@ fn units(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
 ///
 /// # Errors
 /// The program does not list its tests, or has none.
-pub(super) fn stories(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+pub(super) fn stories(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
     let Some(program) = scope.tests.iter().find(|it| is_stories(it)) else { return Ok(Vec::new()) };
     let output = Command::new(&program.path).args(["--list", "--format=terse"]).output();
     let output = output.context("the stories cannot be listed")?;
@@ -162,7 +162,7 @@ fn modules(listed: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Recorded charts and overlays, and random input.
-fn recorded_and_random(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+fn recorded_and_random(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
     let mut recorded = computing(&CONFORMANCE.path()?)?;
     recorded.arg("recorded");
     let mut random = computing(&STRESS.path()?)?;
@@ -175,7 +175,7 @@ fn recorded_and_random(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
 }
 
 /// On a control plane: crashes and random operations.
-fn crashes_and_soak(scope: &Scope<'_>) -> anyhow::Result<Vec<Job>> {
+fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
     let job = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(STRESS.path()?);
         command.args(arguments).env(PROGRAM, program_of_windlass()?);

@@ -13,19 +13,19 @@ use super::build;
 use super::jobs::Outcome;
 
 /// How many crates are listed that took longest to compile.
-const SLOWEST: usize = 40;
+const MAX_CRATES_LISTED: usize = 40;
 
 /// Programs that ran shorter are summed up.
-const SHORT: Duration = Duration::from_secs(5);
+const MIN_DURATION_LISTED: Duration = Duration::from_secs(5);
 
 /// What was measured so far.
 #[derive(Debug, Default)]
 pub(super) struct Timings {
-    steps: Vec<Step>,
+    steps: Vec<TimedStep>,
 }
 
 #[derive(Debug)]
-struct Step {
+struct TimedStep {
     name: String,
     took: Duration,
     units: Vec<Unit>,
@@ -54,7 +54,12 @@ impl Timings {
         let begun = Instant::now();
         let outcome = step(name, work);
         let took = begun.elapsed();
-        self.steps.push(Step { name: name.to_owned(), took, units: Vec::new(), jobs: Vec::new() });
+        self.steps.push(TimedStep {
+            name: name.to_owned(),
+            took,
+            units: Vec::new(),
+            jobs: Vec::new(),
+        });
         outcome
     }
 
@@ -118,7 +123,7 @@ fn jobs(text: &mut String, jobs: &[Outcome]) {
     let mut jobs: Vec<&Outcome> = jobs.iter().collect();
     jobs.sort_by_key(|job| std::cmp::Reverse(job.took));
     let (long, short): (Vec<&Outcome>, Vec<&Outcome>) =
-        jobs.into_iter().partition(|job| job.took >= SHORT);
+        jobs.into_iter().partition(|job| job.took >= MIN_DURATION_LISTED);
     let mut row = |name: &str, of: &[&Outcome]| {
         let took: Duration = of.iter().map(|job| job.took).sum();
         let processor: Duration = of.iter().map(|job| job.processor).sum();
@@ -138,7 +143,7 @@ fn jobs(text: &mut String, jobs: &[Outcome]) {
 fn slowest(text: &mut String, units: &[Unit]) {
     let mut units: Vec<&Unit> = units.iter().collect();
     units.sort_by(|a, b| b.duration.total_cmp(&a.duration));
-    for unit in units.into_iter().take(SLOWEST) {
+    for unit in units.into_iter().take(MAX_CRATES_LISTED) {
         let name = format!("  {} {}{}", unit.name, unit.version, unit.target);
         let took = spell(Duration::from_secs_f64(unit.duration.max(0.0)));
         let _ = writeln!(text, "{}", dim(&format!("{name:<48} {took:>13}")));

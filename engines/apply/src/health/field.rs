@@ -50,7 +50,8 @@ fn accessor_error(path: &[&str], value: &Value, expected: &str) -> HealthError {
         Value::Array(_) => "[...]".to_owned(),
         Value::Object(_) => "map[...]".to_owned(),
     };
-    let (path, found) = (path.join("."), go_type(value));
+    let path = path.join(".");
+    let found = go_type(value);
     HealthError(format!(
         ".{path} accessor error: {shown} is of the type {found}, expected {expected}"
     ))

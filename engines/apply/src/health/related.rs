@@ -118,7 +118,8 @@ impl<'a> Selector<'a> {
 
 fn requirement(expression: &Map<String, Value>) -> Result<(&str, Test<'_>), HealthError> {
     let field = |name| expression.get(name).map_or(Ok(""), text);
-    let (key, operator) = (field("key")?, field("operator")?);
+    let key = field("key")?;
+    let operator = field("operator")?;
     let values = match expression.get("values") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(values)) => values.iter().map(text).collect::<Result<_, _>>()?,

@@ -35,8 +35,10 @@ pub(super) fn deployment(object: &Object) -> Result<Report, HealthError> {
         }
     }
     let wanted = integer(object, &["spec", "replicas"], 1);
-    let (replicas, updated) = (status(object, "replicas"), status(object, "updatedReplicas"));
-    let (ready, usable) = (status(object, "readyReplicas"), status(object, "availableReplicas"));
+    let replicas = status(object, "replicas");
+    let updated = status(object, "updatedReplicas");
+    let ready = status(object, "readyReplicas");
+    let usable = status(object, "availableReplicas");
     Ok(if wanted > replicas {
         Report::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
     } else if wanted > updated {
@@ -68,7 +70,8 @@ pub(super) fn replica_set(object: &Object) -> Result<Report, HealthError> {
         return Ok(Report::in_progress("ReplicaFailure", text));
     }
     let wanted = integer(object, &["spec", "replicas"], 1);
-    let (replicas, ready) = (status(object, "replicas"), status(object, "readyReplicas"));
+    let replicas = status(object, "replicas");
+    let ready = status(object, "readyReplicas");
     let (usable, labelled) =
         (status(object, "availableReplicas"), status(object, "fullyLabeledReplicas"));
     Ok(if wanted > labelled {
@@ -91,8 +94,10 @@ pub(super) fn stateful_set(object: &Object) -> Report {
         return Report::current("StatefulSet is using the ondelete update strategy");
     }
     let wanted = integer(object, &["spec", "replicas"], 1);
-    let (replicas, ready) = (status(object, "replicas"), status(object, "readyReplicas"));
-    let (current, updated) = (status(object, "currentReplicas"), status(object, "updatedReplicas"));
+    let replicas = status(object, "replicas");
+    let ready = status(object, "readyReplicas");
+    let current = status(object, "currentReplicas");
+    let updated = status(object, "updatedReplicas");
     let partition = integer(object, &["spec", "updateStrategy", "rollingUpdate", "partition"], -1);
     let revision = |field| string(object, &["status", field], "");
     if wanted > replicas {

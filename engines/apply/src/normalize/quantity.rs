@@ -95,7 +95,8 @@ fn length(digits: &str) -> i64 {
 /// A quantity that fits into 64 bits. The outer option says whether it was tried, the inner one whether it is one.
 #[expect(clippy::option_option, reason = "not tried and none are not the same")]
 fn small(text: &str, parts: &Parts<'_>, exponent: i64, format: Format) -> Option<Option<String>> {
-    let (whole, fraction) = (length(parts.whole), length(parts.fraction));
+    let whole = length(parts.whole);
+    let fraction = length(parts.fraction);
     let (scale, factor, room) = match format {
         Format::DecimalSi | Format::Exponent => {
             (exponent - fraction, 1, SAFE_DIGITS - whole - fraction)

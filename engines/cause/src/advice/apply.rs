@@ -149,7 +149,9 @@ fn logs(message: &str) -> Option<String> {
 /// A Job or Pod that is named as `Kind/namespace/name`.
 fn named(word: &str) -> Option<ObjectId> {
     let mut parts = word.split('/');
-    let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let kind = parts.next()?;
+    let namespace = parts.next()?;
+    let name = parts.next()?;
     let group = match kind {
         "Job" => "batch",
         "Pod" => "",

@@ -48,7 +48,8 @@ fn firsts<'v>(edges: &Edges<'v>) -> BTreeMap<&'v ObjectId, &'v ObjectId> {
     let mut first = BTreeMap::new();
     // The order in which an object was reached, and the least order that it reaches.
     let mut order: BTreeMap<&ObjectId, (usize, usize)> = BTreeMap::new();
-    let (mut open, mut is_open) = (Vec::new(), BTreeSet::new());
+    let mut open = Vec::new();
+    let mut is_open = BTreeSet::new();
     for start in edges.keys() {
         let mut way: Vec<(&ObjectId, usize)> = vec![(start, 0)];
         while let Some((at, next)) = way.pop() {

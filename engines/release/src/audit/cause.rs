@@ -80,7 +80,8 @@ fn changed(record: &Record, origin: &Origin, before: Option<&Revision>) -> Vec<C
     let is_another_chart = before.record.versioned_chart() != record.versioned_chart();
     let is_another_revision = known.is_some_and(|it| it.revision != origin.revision);
     if is_another_chart || is_another_revision {
-        let (object, revision) = (origin.source.clone(), origin.revision.clone());
+        let object = origin.source.clone();
+        let revision = origin.revision.clone();
         causes.push(Cause::Source { object, revision });
     }
     let digest = |record: &Record| helm::values::digest(&record.config).ok();

@@ -75,7 +75,8 @@ fn hook_tasks(
 
 /// What the record says of a failure.
 pub(super) fn finish(failure: &Failure, journal: &Journal, record: &Record) -> Option<Change> {
-    let (name, text) = (&record.name, &failure.text);
+    let name = &record.name;
+    let text = &failure.text;
     let description = match journal.action {
         Action::Install => format!("Release \"{name}\" failed: {text}"),
         Action::Upgrade => format!("Upgrade \"{name}\" failed: {text}"),

@@ -133,7 +133,8 @@ pub fn next(
     let deployed = all.filter(|it| it.info.status == Status::Deployed).map(|it| it.version);
     let base = journal.base.and_then(|version| revisions.get(version));
     let base = base.map(|it| revision_of(&it.record));
-    let (deployed, base) = (deployed.collect(), base.as_ref());
+    let deployed = deployed.collect();
+    let base = base.as_ref();
     let at = At { journal, record, deployed, base, live, outcome, now };
     let Some(task) = present(journal, record) else { return at.write(at.settled()) };
     if let Some(why) = stop.filter(|_| journal.failure.is_none() && at.can_stop(task)) {
@@ -144,18 +145,21 @@ pub fn next(
         Task::Run { hook } => at.run(hook),
         Task::Hold { hold, phase } => at.hold(hold, phase),
         Task::Apply => {
-            let (version, operation) = (record.version, journal.id.clone());
+            let version = record.version;
+            let operation = journal.id.clone();
             at.perform(Step::Apply { version, base: journal.base, operation }, at.applied())
         }
         Task::Await => at.wait(not_ready),
         Task::Delete => {
-            let (version, operation) = (record.version, journal.id.clone());
+            let version = record.version;
+            let operation = journal.id.clone();
             let propagation = journal.plan.propagation;
             at.perform(Step::Delete { version, propagation, operation }, journal.clone())
         }
         Task::AwaitGone => at.wait(not_gone),
         Task::CleanUp => {
-            let (created, operation) = (journal.created.clone(), journal.id.clone());
+            let created = journal.created.clone();
+            let operation = journal.id.clone();
             at.perform(Step::CleanUp { created, operation }, journal.clone())
         }
         Task::Purge => {
@@ -301,7 +305,8 @@ impl At<'_> {
             return self.done(self.journal.clone(), Vec::new());
         };
         let is_removal = self.journal.action.is_removal();
-        let (from, to) = (self.base, (!is_removal).then(|| revision_of(self.record)));
+        let from = self.base;
+        let to = (!is_removal).then(|| revision_of(self.record));
         let from = if is_removal { Some(revision_of(self.record)) } else { from.cloned() };
         let question = Question {
             owner: &self.journal.owner,
@@ -343,7 +348,8 @@ impl At<'_> {
             }
             Some(HookObject::Leaving) => self.pending(&[self.hook_name(hook)], not_gone),
             Some(HookObject::Theirs | HookObject::Ours { .. }) => {
-                let (version, operation) = (self.record.version, self.journal.id.clone());
+                let version = self.record.version;
+                let operation = self.journal.id.clone();
                 let step = Step::DeleteHook { version, hook, policy, operation };
                 match self.outcome.filter(|outcome| outcome.step == step) {
                     None => Next::Do(step),
@@ -405,7 +411,8 @@ impl At<'_> {
             let journal = Journal { hook_begun: true, ..self.journal.clone() };
             return self.write(Write::of(self.record, journal));
         }
-        let (version, operation) = (self.record.version, self.journal.id.clone());
+        let version = self.record.version;
+        let operation = self.journal.id.clone();
         let step = Step::CreateHook { version, hook, operation };
         match self.outcome.filter(|outcome| outcome.step == step) {
             Some(Outcome { error: Some(text), .. }) => {

@@ -164,7 +164,8 @@ impl Run<'_> {
         let prune = self.observed.revisions.prunable(self.desired.max_history);
         // What is rolled back to has to stay until that is done.
         let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();
-        let (changes, others) = (Vec::new(), Vec::new());
+        let changes = Vec::new();
+        let others = Vec::new();
         let write = Box::new(Write { version, changes, others, journal });
         Verdict::Act(vec![self.tell(report), Step::Open { prune, write }])
     }
@@ -212,7 +213,8 @@ impl Run<'_> {
         target: Option<i64>,
         status: &Status,
     ) -> Journal {
-        let (desired, now) = (self.desired, self.observed.now);
+        let desired = self.desired;
+        let now = self.observed.now;
         let failures = match action {
             Action::Test => desired.active(status).map_or(0, |active| active.failures),
             action => status.failures_of(action),

@@ -82,7 +82,9 @@ impl Record {
 
 /// Whether reading the text would take much more room than it has. Strings in it are skipped.
 fn is_too_much(text: &[u8]) -> bool {
-    let (mut marks, mut in_text, mut escaped) = (0usize, false, false);
+    let mut marks = 0usize;
+    let mut in_text = false;
+    let mut escaped = false;
     for byte in text {
         match byte {
             _ if escaped => escaped = false,

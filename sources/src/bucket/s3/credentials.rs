@@ -43,7 +43,8 @@ pub(crate) fn provider(
             Some(SharedCredentialsProvider::new(keys))
         }
         Identity::Environment { sts: None } => {
-            let (transport, region) = (of_machine(waiting)?, region.to_owned());
+            let transport = of_machine(waiting)?;
+            let region = region.to_owned();
             Some(waiting.watch(Chain { transport, region, chain: Arc::default() }))
         }
         Identity::Environment { sts: Some(endpoint) } => {
@@ -100,7 +101,8 @@ pub(crate) async fn assume(
     })?;
     let none = || "the STS endpoint returned no credentials".to_owned();
     let given = answer.credentials.ok_or_else(none)?;
-    let (access, secret) = (given.access_key_id, given.secret_access_key);
+    let access = given.access_key_id;
+    let secret = given.secret_access_key;
     Ok(Credentials::new(access, secret, Some(given.session_token), None, "AssumedRole"))
 }
 
@@ -160,7 +162,8 @@ impl WebIdentity {
                 ))
             })
         };
-        let (role, file) = (given("AWS_ROLE_ARN")?, given("AWS_WEB_IDENTITY_TOKEN_FILE")?);
+        let role = given("AWS_ROLE_ARN")?;
+        let file = given("AWS_WEB_IDENTITY_TOKEN_FILE")?;
         let token = tokio::fs::read_to_string(&file).await.map_err(|error| {
             CredentialsError::provider_error(format!("cannot read the token {file}: {error}"))
         })?;

@@ -55,7 +55,8 @@ impl LdapUser {
     }
 
     async fn credentials(&self) -> provider::Result {
-        let (url, place) = (&self.ldap.endpoint, self.place());
+        let url = &self.ldap.endpoint;
+        let place = self.place();
         let failed = |why: String| CredentialsError::provider_error(format!("{place} {why}"));
         self.budgets
             .egress()
@@ -148,7 +149,8 @@ fn read(text: &str) -> Option<Credentials> {
     // Without an end the keys would be used for as long as windlass runs.
     let until = DateTime::from_str(&one("Expiration")?, Format::DateTime).ok()?;
     let until = SystemTime::try_from(until).ok()?;
-    let (access, secret) = (one("AccessKeyId")?, one("SecretAccessKey")?);
+    let access = one("AccessKeyId")?;
+    let secret = one("SecretAccessKey")?;
     let name = "LdapOfSpecSts";
     Some(Credentials::new(access, secret, one("SessionToken"), Some(until), name))
 }

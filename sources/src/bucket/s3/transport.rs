@@ -94,7 +94,8 @@ fn unanswered(who: String, error: SendError) -> ConnectorError {
         SendError::Busy(busy) => return ConnectorError::user(busy.into()),
         SendError::Transport(error) => error,
     };
-    let (why, is_distrust) = (http::root_cause(&error), http::is_distrust(&error));
+    let why = http::root_cause(&error);
+    let is_distrust = http::is_distrust(&error);
     let what = Unanswered { who, why, is_distrust };
     // Neither a certificate nor a password gets better by being sent again.
     if what.is_distrust || http::is_refusal_of_proxy(&what.why) {
@@ -117,7 +118,8 @@ pub(super) struct Unanswered {
 }
 
 fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
-    let (status, headers) = (answer.status(), answer.headers().clone());
+    let status = answer.status();
+    let headers = answer.headers().clone();
     let mut left = limit;
     let body = answer.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| std::io::Error::other(error.without_url()))?;

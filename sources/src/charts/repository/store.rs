@@ -63,7 +63,8 @@ impl Store {
         let region = of.region.or_else(|| of_environment(&of.identity));
         let server = Server { endpoint, region, identity: of.identity, tls, proxy: None };
         let bucket = percent_decoded(url.host_str().unwrap_or_default());
-        let (prefix, limits) = (String::new(), Limits::default());
+        let prefix = String::new();
+        let limits = Limits::default();
         let remote = Remote { server, bucket, prefix, timeout, limits };
         Ok(Self { url, remote, pass_credentials, reach: reach.clone() })
     }
@@ -75,7 +76,8 @@ impl Store {
 
     pub(super) async fn index(&self, since: Option<&Validators>) -> Result<Answer, Error> {
         let url = self.url.join(INDEX).map_err(bad)?;
-        let (url_shown, key) = (shown(&url), self.key(&url)?);
+        let url_shown = shown(&url);
+        let key = self.key(&url)?;
         let unless = since.and_then(|since| since.etag.as_deref());
         let fetching = async {
             let got = bucket::open(&self.remote, &key, unless, &self.reach.buckets).await;
@@ -109,7 +111,8 @@ impl Store {
         if bucket != self.remote.bucket && !self.pass_credentials {
             return Err(refused("it is in another bucket, and spec.passCredentials is not set"));
         }
-        let (url_shown, key) = (shown(&url), self.key(&url)?);
+        let url_shown = shown(&url);
+        let key = self.key(&url)?;
         let remote = Remote { bucket, ..self.remote.clone() };
         let fetching = async {
             let got = bucket::open(&remote, &key, None, &self.reach.buckets).await.map_err(told)?;

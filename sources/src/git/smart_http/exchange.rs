@@ -41,7 +41,8 @@ fn was_closed(error: &reqwest::Error) -> bool {
 
 fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
     let error = error.without_url();
-    let (host, cause) = (wire.host(), wire.quote(&http::root_cause(&error)));
+    let host = wire.host();
+    let cause = wire.quote(&http::root_cause(&error));
     wire.fail(match wire.proxy() {
         _ if http::is_distrust(&error) => Error::Untrusted { host, cause },
         Some(proxy) if http::is_refusal_of_proxy(&cause) => Error::ProxyRefused { proxy, cause },
@@ -54,7 +55,8 @@ fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
 
 /// Lets an answer pass that is one.
 pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
-    let (status, remote) = (answer.status(), wire.remote());
+    let status = answer.status();
+    let remote = wire.remote();
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         wire.check_host().map_err(|busy| wire.fail(busy))?;
     }

@@ -19,7 +19,7 @@ pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<O
     };
     let listed = async {
         let resource = cluster.resource(&kind).await?;
-        cluster.list_first(&resource, live.namespace(), (&selector, ""), MOST_PODS).await
+        cluster.list_first(&resource, live.namespace(), &selector, "", MOST_PODS).await
     };
     let mut related = listed.await.unwrap_or_else(|error| {
         tracing::debug!(object = live.id().subject(), %error, "its Pods cannot be listed");

@@ -95,7 +95,7 @@ pub(super) async fn check(
     let is_begun = steps.iter().any(|step| step.name == BEGUN);
     match job_task(name, is_begun, found.as_ref()) {
         JobTask::Judge(finding) => Ok(finding),
-        JobTask::Begin => begin(cluster, target, (event, steps), wanted).await,
+        JobTask::Begin => begin(cluster, target, event, steps, wanted).await,
     }
 }
 
@@ -110,7 +110,8 @@ fn is_of(job: &Value, event: &LifecycleEvent) -> bool {
 async fn begin(
     cluster: &Cluster,
     target: &Cluster,
-    (event, steps): (&LifecycleEvent, &[LifecycleProgress]),
+    event: &LifecycleEvent,
+    steps: &[LifecycleProgress],
     wanted: &Object,
 ) -> Result<Finding, String> {
     let name = wanted.name();

@@ -35,15 +35,15 @@ pub(super) enum Items {
 }
 
 #[derive(Default)]
-struct Table {
+struct MergeKeys {
     kinds: BTreeMap<(&'static str, &'static str), usize>,
     types: Vec<BTreeMap<&'static str, Field>>,
 }
 
-static MERGE_TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("keys.txt")));
+static MERGE_TABLE: LazyLock<MergeKeys> = LazyLock::new(|| read(include_str!("keys.txt")));
 
-fn read(text: &'static str) -> Table {
-    let mut table = Table::default();
+fn read(text: &'static str) -> MergeKeys {
+    let mut table = MergeKeys::default();
     for line in text.lines() {
         match line.strip_prefix('@') {
             Some(line) => {

@@ -22,7 +22,7 @@ const BACKLOG: u32 = 1_024;
 
 /// What it was sent: when each message came first, and how many came.
 #[derive(Default)]
-struct Seen {
+struct MessageCounts {
     first: BTreeMap<String, Instant>,
     received: usize,
 }
@@ -38,14 +38,14 @@ enum Asleep {
 /// See the module. Ends when dropped.
 pub(super) struct Service {
     address: SocketAddr,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<MessageCounts>>,
     asleep: Option<Asleep>,
     serving: JoinSet<()>,
 }
 
 /// What is read of a notification.
 #[derive(Deserialize)]
-struct Sent {
+struct NotificationBody {
     message: String,
 }
 
@@ -106,7 +106,7 @@ impl Service {
         format!("http://{}/", self.address)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, MessageCounts> {
         locked(&self.seen)
     }
 
@@ -140,11 +140,11 @@ impl Service {
 
     /// Begins to count anew.
     pub(super) fn forget(&self) {
-        *self.seen() = Seen::default();
+        *self.seen() = MessageCounts::default();
     }
 }
 
-fn locked(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn locked(seen: &Mutex<MessageCounts>) -> MutexGuard<'_, MessageCounts> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -152,9 +152,11 @@ fn is_probe(message: &str) -> bool {
     message.starts_with("probe ")
 }
 
-async fn take(State(seen): State<Arc<Mutex<Seen>>>, body: Bytes) -> StatusCode {
+async fn take(State(seen): State<Arc<Mutex<MessageCounts>>>, body: Bytes) -> StatusCode {
     let at = Instant::now();
-    let Ok(sent) = serde_json::from_slice::<Sent>(&body) else { return StatusCode::BAD_REQUEST };
+    let Ok(sent) = serde_json::from_slice::<NotificationBody>(&body) else {
+        return StatusCode::BAD_REQUEST;
+    };
     let mut seen = locked(&seen);
     seen.received += 1;
     seen.first.entry(sent.message).or_insert(at);

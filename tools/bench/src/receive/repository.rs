@@ -29,10 +29,10 @@ const INTERVAL: &str = "10m";
 const TOKEN: &str = "a-token-of-the-benchmark";
 
 /// How long one thing may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What was asked for and is not done yet is given this time.
-const SETTLE: Duration = Duration::from_secs(5);
+const QUIET_PERIOD: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub(super) struct Pushed<'a> {
@@ -61,7 +61,8 @@ impl<'a> Pushed<'a> {
         let source = source.within(FLUX).named(NAME);
         let runs = Watch::begin(installation.client(), &[source]).await?;
         let client = reqwest::Client::new();
-        let (url, handled) = (String::new(), BTreeSet::new());
+        let url = String::new();
+        let handled = BTreeSet::new();
         let mut pushed = Self { installation, repository, client, url, round: 0, runs, handled };
         pushed.commit()?;
         let url = installation.git().url(&pushed.repository);
@@ -69,8 +70,9 @@ impl<'a> Pushed<'a> {
         std::fs::write(&file, manifests(&url)).with_context(|| file.display().to_string())?;
         let file = file.display().to_string();
         installation.kubectl(&["apply", "--server-side", "-f", &file])?;
-        let (mut path, mut is_applied) = (None, false);
-        let deadline = Instant::now() + LIMIT;
+        let mut path = None;
+        let mut is_applied = false;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         while path.is_none() || !is_applied {
             let seen = watch.next("the Receiver and the first commit", deadline).await?;
             is_applied |= pushed.is_current(&seen);
@@ -127,7 +129,7 @@ impl<'a> Pushed<'a> {
     /// When it has not in time.
     pub(super) async fn applied(&self, watch: &mut Watch) -> anyhow::Result<Instant> {
         let what = format!("the value of round {}", self.round);
-        Ok(watch.until(&what, LIMIT, |seen| self.is_current(seen)).await?.at)
+        Ok(watch.until(&what, STEP_TIMEOUT, |seen| self.is_current(seen)).await?.at)
     }
 
     fn is_current(&self, seen: &Seen) -> bool {
@@ -164,7 +166,8 @@ impl<'a> Pushed<'a> {
     /// # Errors
     /// When the watch ends.
     pub(super) async fn fetches(&mut self) -> anyhow::Result<usize> {
-        let (before, deadline) = (self.handled.len(), Instant::now() + SETTLE);
+        let before = self.handled.len();
+        let deadline = Instant::now() + QUIET_PERIOD;
         while let Ok(seen) = self.runs.next("reconciliations", deadline).await {
             let at = seen.value("/status/lastHandledReconcileAt").as_str();
             self.handled.extend(at.map(str::to_owned));

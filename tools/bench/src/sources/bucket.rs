@@ -5,12 +5,12 @@ use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
-use super::{Awaited, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
+use super::{AwaitedObjects, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
 use crate::workload::NAMESPACE;
 use e2e::installation::Seen;
 use testbed::progress::step;
 
-const OBJECTS: usize = 1000;
+const OBJECT_COUNT: usize = 1000;
 const KIND: &str = "Bucket";
 const NAME: &str = "objects";
 
@@ -25,7 +25,7 @@ fn body(number: usize, value: u16) -> String {
 
 pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
     let runtime = &scene.runtime;
-    let server = step(&format!("a bucket of {OBJECTS} objects"), || {
+    let server = step(&format!("a bucket of {OBJECT_COUNT} objects"), || {
         runtime.block_on(async {
             let server = S3Server::start().await?;
             server.bucket(NAME).await?;
@@ -33,7 +33,10 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
                 let server = &server;
                 async move { server.put(NAME, &key(n), body(n, 0)).await }
             };
-            stream::iter((0..OBJECTS).map(put)).buffer_unordered(8).try_collect::<()>().await?;
+            stream::iter((0..OBJECT_COUNT).map(put))
+                .buffer_unordered(8)
+                .try_collect::<()>()
+                .await?;
             anyhow::Ok(server)
         })
     })?;
@@ -52,7 +55,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         |before: usize| -> anyhow::Result<usize> { Ok(server.requests(NAME)?.len() - before) };
     let last = std::cell::RefCell::new(String::new());
     let is_new = |seen: &Seen| revision(seen).is_some_and(|it| it != *last.borrow());
-    let awaited = Awaited { kind: KIND, count: 1, is_done: &is_new };
+    let awaited = AwaitedObjects { kind: KIND, count: 1, is_done: &is_new };
     let first = step("the first fetch", || {
         let before = server.requests(NAME)?.len();
         let act = async || scene.apply(&[secret, object(KIND, NAME, &spec)]).await;
@@ -73,10 +76,10 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         Ok(asked(fetch, count(before)?))
     })?;
     Ok(Measured {
-        title: format!("a bucket of {OBJECTS} objects"),
+        title: format!("a bucket of {OBJECT_COUNT} objects"),
         rows: vec![
             // One listing, and each object once.
-            Row::new("the first fetch", Some(OBJECTS + 1), &[first]),
+            Row::new("the first fetch", Some(OBJECT_COUNT + 1), &[first]),
             Row::new("one object changed", Some(2), &changes),
             Row::new("nothing changed", Some(1), &unchanged),
         ],

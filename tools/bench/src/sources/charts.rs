@@ -6,16 +6,16 @@ use e2e::relay::Relay;
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
-use super::{Awaited, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
+use super::{AwaitedObjects, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
 use e2e::installation::Seen;
 use e2e::servers::chart_archive::{digest, pack};
 use testbed::progress::step;
 
-const CHARTS: usize = 50;
+const CHART_COUNT: usize = 50;
 /// Versions of each chart in the index.
-const VERSIONS: usize = 400;
+const VERSIONS_PER_CHART: usize = 400;
 /// What the index is long at least.
-const BYTES: usize = 20_000_000;
+const MIN_INDEX_BYTES: usize = 20_000_000;
 const KIND: &str = "HelmChart";
 const REPOSITORY: &str = "HelmRepository";
 const NAME: &str = "charts";
@@ -56,21 +56,21 @@ fn entry(index: &mut String, name: &str, version: &str, digest: &str) {
 /// Puts the index there, and the archives of the newest versions. `newest` is that of the first chart.
 fn publish(server: &WebServer, newest: &str) -> anyhow::Result<usize> {
     let mut index = "apiVersion: v1\nentries:\n".to_owned();
-    for number in 0..CHARTS {
+    for number in 0..CHART_COUNT {
         let name = chart(number);
         writeln!(index, "  {name}:").ok();
         let version = if number == 0 { newest } else { "1.0.0" };
         let archive = archive(&name, version)?;
         entry(&mut index, &name, version, &digest(&archive));
         server.put(&format!("{name}-{version}.tgz"), archive);
-        for old in (0..VERSIONS - 1).rev() {
+        for old in (0..VERSIONS_PER_CHART - 1).rev() {
             let version = format!("0.{old}.0");
             entry(&mut index, &name, &version, &digest(format!("{name} {version}").as_bytes()));
         }
     }
     index.push_str("generated: \"2026-01-01T00:00:00Z\"\n");
     let length = index.len();
-    anyhow::ensure!(length >= BYTES, "the index has no more than {length} bytes");
+    anyhow::ensure!(length >= MIN_INDEX_BYTES, "the index has no more than {length} bytes");
     server.put("index.yaml", index);
     Ok(length)
 }
@@ -86,15 +86,17 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         let spec = json!({"interval": NEVER, "chart": chart(number), "version": "1.x", "sourceRef": source});
         object(KIND, &chart(number), &spec)
     };
-    let objects: Vec<Value> =
-        [object(REPOSITORY, NAME, &repository)].into_iter().chain((0..CHARTS).map(of)).collect();
+    let objects: Vec<Value> = [object(REPOSITORY, NAME, &repository)]
+        .into_iter()
+        .chain((0..CHART_COUNT).map(of))
+        .collect();
     let idle = scene.peak()?;
 
     let counted = |fetch: Fetch| asked(fetch, server.answers().len());
     server.answers();
     let is_done = |seen: &Seen| revision(seen).is_some();
-    let first = step(&format!("the first fetch, {CHARTS} charts"), || {
-        let awaited = Awaited { kind: KIND, count: CHARTS, is_done: &is_done };
+    let first = step(&format!("the first fetch, {CHART_COUNT} charts"), || {
+        let awaited = AwaitedObjects { kind: KIND, count: CHART_COUNT, is_done: &is_done };
         let act = async || scene.apply(&objects).await;
         runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
     })?;
@@ -104,7 +106,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         server.answers();
         let is_done =
             |seen: &Seen| seen.name == chart(0) && revision(seen) == Some(newest.as_str());
-        let awaited = Awaited { kind: KIND, count: 1, is_done: &is_done };
+        let awaited = AwaitedObjects { kind: KIND, count: 1, is_done: &is_done };
         let act = async || scene.request(REPOSITORY, NAME).await.map(drop);
         runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
     })?;
@@ -113,10 +115,13 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         runtime.block_on(scene.reconcile(&relay, REPOSITORY, NAME)).map(counted)
     })?;
     Ok(Measured {
-        title: format!("an index of {:.1} MB with {CHARTS} charts from it", length as f64 / 1e6),
+        title: format!(
+            "an index of {:.1} MB with {CHART_COUNT} charts from it",
+            length as f64 / 1e6
+        ),
         rows: vec![
             // The index, and each chart once.
-            Row::new("the first fetch, all charts", Some(CHARTS + 1), &[first]),
+            Row::new("the first fetch, all charts", Some(CHART_COUNT + 1), &[first]),
             Row::new("a new version of one chart", Some(2), &changes),
             Row::new("nothing changed", Some(1), &unchanged),
         ],

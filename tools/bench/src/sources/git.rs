@@ -4,11 +4,11 @@ use anyhow::Context as _;
 use e2e::relay::Relay;
 use serde_json::json;
 
-use super::{Awaited, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
+use super::{AwaitedObjects, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
 use e2e::installation::Seen;
 use testbed::progress::step;
 
-const FILES: usize = 5000;
+const FILE_COUNT: usize = 5000;
 const KIND: &str = "GitRepository";
 const NAME: &str = "files";
 
@@ -21,11 +21,13 @@ fn manifest(number: usize, value: u16) -> String {
 }
 
 pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
-    let (runtime, git) = (&scene.runtime, scene.installation.git());
+    let runtime = &scene.runtime;
+    let git = scene.installation.git();
     let repository = git.repository(NAME)?;
-    let paths: Vec<String> = (0..FILES).map(|n| format!("{:02}/{n:04}.yaml", n / 100)).collect();
-    step(&format!("a repository of {FILES} files"), || {
-        let files: Vec<String> = (0..FILES).map(|number| manifest(number, 0)).collect();
+    let paths: Vec<String> =
+        (0..FILE_COUNT).map(|n| format!("{:02}/{n:04}.yaml", n / 100)).collect();
+    step(&format!("a repository of {FILE_COUNT} files"), || {
+        let files: Vec<String> = (0..FILE_COUNT).map(|number| manifest(number, 0)).collect();
         let files: Vec<(&str, &str)> =
             paths.iter().zip(&files).map(|(path, text)| (&**path, &**text)).collect();
         repository.commit(&files, "the first files")
@@ -44,7 +46,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
     git.forget_requests();
     let is_done = is_at(repository.hash("main")?);
     let first = step("the first fetch", || {
-        let awaited = Awaited { kind: KIND, count: 1, is_done: &is_done };
+        let awaited = AwaitedObjects { kind: KIND, count: 1, is_done: &is_done };
         let act = async || scene.apply(&[object(KIND, NAME, &spec)]).await;
         runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
     })?;
@@ -53,7 +55,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         let sha = repository.commit(&[(&*paths[7], &*text)], "a change")?;
         git.forget_requests();
         let is_done = is_at(sha);
-        let awaited = Awaited { kind: KIND, count: 1, is_done: &is_done };
+        let awaited = AwaitedObjects { kind: KIND, count: 1, is_done: &is_done };
         let act = async || scene.request(KIND, NAME).await.map(drop);
         runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
     })?;
@@ -62,7 +64,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         runtime.block_on(scene.reconcile(&relay, KIND, NAME)).map(counted)
     })?;
     Ok(Measured {
-        title: format!("a Git repository of {FILES} files over HTTP"),
+        title: format!("a Git repository of {FILE_COUNT} files over HTTP"),
         rows: vec![
             Row::new("the first fetch", None, &[first]),
             Row::new("one file changed", None, &changes),

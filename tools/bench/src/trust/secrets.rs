@@ -18,7 +18,7 @@ const IDENTITY: &str = "keys.agekey";
 
 /// What Flux's decryptor says.
 #[derive(Deserialize)]
-struct Measured {
+struct DecryptionFigures {
     seconds: Vec<f64>,
     objects: Vec<Value>,
 }
@@ -31,7 +31,7 @@ pub(super) fn rows(decrypts: &Path, count: u16, rounds: u16) -> anyhow::Result<V
     let folder = tempfile::tempdir().context("cannot make a folder")?;
     run(decrypts, "make", folder.path(), count)?;
     let flux = run(decrypts, "measure", folder.path(), rounds)?;
-    let flux: Measured = serde_json::from_slice(&flux).context("Flux's decryptor")?;
+    let flux: DecryptionFigures = serde_json::from_slice(&flux).context("Flux's decryptor")?;
     let own = measure(folder.path(), rounds)?;
     ensure!(own.objects.len() == usize::from(count), "not every Secret was decrypted");
     for (own, flux) in own.objects.iter().zip(&flux.objects) {
@@ -54,10 +54,10 @@ fn run(decrypts: &Path, command: &str, folder: &Path, number: u16) -> anyhow::Re
     Ok(output.stdout)
 }
 
-fn measure(folder: &Path, rounds: u16) -> anyhow::Result<Measured> {
+fn measure(folder: &Path, rounds: u16) -> anyhow::Result<DecryptionFigures> {
     let key = std::fs::read(folder.join(IDENTITY)).context(IDENTITY)?;
     let encrypted = load(folder)?;
-    let mut measured = Measured { seconds: Vec::new(), objects: Vec::new() };
+    let mut measured = DecryptionFigures { seconds: Vec::new(), objects: Vec::new() };
     for _ in 0..rounds {
         let mut objects = encrypted.clone();
         let begun = Instant::now();

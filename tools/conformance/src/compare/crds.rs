@@ -27,7 +27,7 @@ use projects::{PROJECTS, Project};
 use testbed::progress::step;
 
 /// How long a definition may take until its objects can be created.
-const SERVED: Duration = Duration::from_secs(60);
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which projects, and how many of their releases.
 #[derive(Debug, Args)]
@@ -121,7 +121,7 @@ async fn compared(
             let new = after.definitions.iter().find(|it| it["metadata"]["name"] == *name);
             if let Some(new) = new {
                 let what = format!("{} {}", after.version, name.as_str().unwrap_or_default());
-                upgrade(&mut row, &what, (old, new), story).await?;
+                upgrade(&mut row, &what, old, new, story).await?;
             }
         }
     }
@@ -132,7 +132,8 @@ async fn compared(
 async fn upgrade(
     row: &mut Row,
     what: &str,
-    (old, new): (&Value, &Value),
+    old: &Value,
+    new: &Value,
     story: Option<&Story>,
 ) -> anyhow::Result<()> {
     row.upgrades += 1;
@@ -236,7 +237,7 @@ async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Resu
     }
     story.apply_value(shadow).await?;
     let crd = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
-    story.await_condition(&crd, "Established", "True", SERVED).await?;
+    story.await_condition(&crd, "Established", "True", ESTABLISH_TIMEOUT).await?;
     let mut why = None;
     for object in objects {
         let mut object = (*object).clone();
@@ -254,7 +255,7 @@ async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Resu
         }
     }
     story.delete(&crd).await?;
-    story.await_gone(&crd, SERVED).await?;
+    story.await_gone(&crd, ESTABLISH_TIMEOUT).await?;
     Ok(why)
 }
 
@@ -271,7 +272,7 @@ async fn refused(story: &Story, plural: &str, object: &Value) -> anyhow::Result<
     };
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let parsed: DynamicObject = serde_json::from_value(object.clone())?;
-    let deadline = std::time::Instant::now() + SERVED;
+    let deadline = std::time::Instant::now() + ESTABLISH_TIMEOUT;
     loop {
         match api.create(&params, &parsed).await {
             Ok(made) => {

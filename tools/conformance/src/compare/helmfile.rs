@@ -70,14 +70,14 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     conclude(&table, options.all)
 }
 
-type Compared<'c> = (&'c (String, Recorded), Vec<Difference>);
+type CaseDifferences<'c> = (&'c (String, Recorded), Vec<Difference>);
 
 /// Asks both programs about all cases, as many at a time as there are processors.
 fn differences<'c>(
     cases: &'c [(String, Recorded)],
     real: Program<'_>,
     ours: Program<'_>,
-) -> anyhow::Result<Vec<Compared<'c>>> {
+) -> anyhow::Result<Vec<CaseDifferences<'c>>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();

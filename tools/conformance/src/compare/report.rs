@@ -9,16 +9,16 @@ use crate::corpus::{Answer, Case, Recorded, Text};
 use testbed::progress::{bold, dim, green, red};
 
 /// How many differences of a case are shown.
-const SHOWN: usize = 3;
+const MAX_DIFFERENCES_SHOWN: usize = 3;
 
 /// How many lines before the first that differs are shown.
-const BEFORE: usize = 3;
+const LINES_BEFORE: usize = 3;
 
 /// How many lines are shown from the first that differs on.
-const AFTER: usize = 3;
+const LINES_AFTER: usize = 3;
 
 /// Longest part of a line that is shown, in characters.
-const LONGEST: usize = 240;
+const MAX_LINE_CHARACTERS: usize = 240;
 
 /// One run whose answers are not the same.
 #[derive(Debug)]
@@ -32,13 +32,13 @@ pub(super) struct Difference {
 /// The outcome, a row a case.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    rows: Vec<Row>,
+    rows: Vec<CaseRow>,
     /// How many errors are worded in windlass's own way, by intention.
     worded_otherwise: usize,
 }
 
 #[derive(Debug)]
-struct Row {
+struct CaseRow {
     case: String,
     runs: usize,
     differences: Vec<Difference>,
@@ -140,7 +140,7 @@ fn text(shown: &mut String, name: &str, wanted: &[u8], got: &[u8]) {
     let [wanted, got] = [wanted, got].map(lines);
     let alike = wanted.iter().zip(&got).take_while(|(a, b)| a == b).count();
     line(shown, &format!("{name}, line {}:", alike + 1));
-    for same in wanted.iter().take(alike).skip(alike.saturating_sub(BEFORE)) {
+    for same in wanted.iter().take(alike).skip(alike.saturating_sub(LINES_BEFORE)) {
         line(shown, &dim(&format!("          {}", clip(same, 0))));
     }
     let column = match (wanted.get(alike), got.get(alike)) {
@@ -150,7 +150,7 @@ fn text(shown: &mut String, name: &str, wanted: &[u8], got: &[u8]) {
     for (label, side, paint) in
         [("wanted", &wanted, green as fn(&str) -> String), ("got", &got, red)]
     {
-        for (number, text) in side.iter().skip(alike).take(AFTER).enumerate() {
+        for (number, text) in side.iter().skip(alike).take(LINES_AFTER).enumerate() {
             let label = if number == 0 { label } else { "" };
             let column = if number == 0 { column } else { 0 };
             line(shown, &paint(&format!("  {label:<6}  {}", clip(text, column))));
@@ -189,17 +189,18 @@ fn clip(line: &str, column: usize) -> String {
         Some(text) => text.to_owned(),
         None => format!("{line} (no line end)"),
     };
-    let skipped = if column > LONGEST / 2 { column - LONGEST / 4 } else { 0 };
-    let shown: String = text.chars().skip(skipped).take(LONGEST).collect();
+    let skipped =
+        if column > MAX_LINE_CHARACTERS / 2 { column - MAX_LINE_CHARACTERS / 4 } else { 0 };
+    let shown: String = text.chars().skip(skipped).take(MAX_LINE_CHARACTERS).collect();
     let before = if skipped > 0 { "… " } else { "" };
-    let after = if text.chars().count() > skipped + LONGEST { " …" } else { "" };
+    let after = if text.chars().count() > skipped + MAX_LINE_CHARACTERS { " …" } else { "" };
     format!("{before}{shown}{after}")
 }
 
 impl Table {
     /// Adds a chart or overlay.
     pub(super) fn add(&mut self, case: &str, runs: usize, differences: Vec<Difference>) {
-        self.rows.push(Row { case: case.to_owned(), runs, differences });
+        self.rows.push(CaseRow { case: case.to_owned(), runs, differences });
     }
 
     /// Adds a case of our own.
@@ -228,7 +229,7 @@ impl Table {
             let same = row.runs - row.differences.len();
             let verdict = if row.differences.is_empty() { green("same") } else { red("DIFFERS") };
             line(&mut text, &format!("{:width$}  {same:>5} / {:<5} {verdict}", row.case, row.runs));
-            let shown = if all { usize::MAX } else { SHOWN };
+            let shown = if all { usize::MAX } else { MAX_DIFFERENCES_SHOWN };
             for difference in row.differences.iter().take(shown) {
                 let Difference { run, command, shown } = difference;
                 line(&mut text, &format!("    {} {run}  {}", red("✘"), dim(command)));

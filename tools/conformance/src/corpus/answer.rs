@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::Corpus;
 
 /// Longest time that an answer may take.
-const LIMIT: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How the folder of a run is written in its answer.
 const FOLDER: &str = "${DIR}";
@@ -63,7 +63,8 @@ pub fn ask<S: AsRef<OsStr>>(
     tools: Option<&Path>,
 ) -> anyhow::Result<Answer> {
     let home = TempDir::with_prefix("windlass-answer-").context("cannot make a folder")?;
-    let (out, err) = (home.path().join("stdout"), home.path().join("stderr"));
+    let out = home.path().join("stdout");
+    let err = home.path().join("stderr");
     let before = super::read_folder(folder)?;
     let mut command = prepare(program, folder, home.path());
     command.arg(corpus.command()).args(arguments).stdin(Stdio::null());
@@ -74,7 +75,7 @@ pub fn ask<S: AsRef<OsStr>>(
     }
     command.stdout(File::create(&out).context("cannot write the answer")?);
     command.stderr(File::create(&err).context("cannot write the answer")?);
-    let status = wait(&mut command, LIMIT)
+    let status = wait(&mut command, ANSWER_TIMEOUT)
         .with_context(|| format!("{} gives no answer", program.display()))?;
     let said = |path: &Path| {
         let text = std::fs::read(path).context("cannot read the answer")?;

@@ -72,7 +72,8 @@ pub fn world(seed: u64) -> Env {
 /// # Assumes
 /// It is called within [`on_stack`].
 pub fn render(chart: &Chart, templates: Option<Templates>, env: &Env) -> anyhow::Result<Rendered> {
-    let (name, namespace) = ("rel".to_owned(), "default".to_owned());
+    let name = "rel".to_owned();
+    let namespace = "default".to_owned();
     let request = Request {
         chart: chart.clone(),
         values: &Map::new(Type::Any, []),

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Answer, Case};
 
 /// Strings longer than this are kept as their digest.
-const LONGEST: usize = 64 << 10;
+const MAX_STRING_BYTES: usize = 64 << 10;
 
 const INDEX: &str = "answers.json";
 
@@ -39,12 +39,12 @@ pub enum Text {
 struct Index {
     /// Who answered.
     tool: String,
-    runs: BTreeMap<String, Entry>,
+    runs: BTreeMap<String, RunEntry>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct RunEntry {
     status: i32,
     /// Digests of strings that are too long to be kept, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -66,7 +66,7 @@ impl Recorded {
 
 impl Text {
     fn of(text: &[u8]) -> Self {
-        if text.len() <= LONGEST {
+        if text.len() <= MAX_STRING_BYTES {
             return Self::Whole(text.to_owned());
         }
         let digest: String =
@@ -133,7 +133,7 @@ pub fn write_recorded(case: &Case, answers: &BTreeMap<String, Recorded>) -> anyh
                 }
             }
         }
-        index.runs.insert(run.clone(), Entry { status: recorded.status, digests });
+        index.runs.insert(run.clone(), RunEntry { status: recorded.status, digests });
     }
     let mut text = serde_json::to_vec_pretty(&index).context("the index is no JSON")?;
     text.push(b'\n');

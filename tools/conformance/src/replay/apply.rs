@@ -85,7 +85,7 @@ fn server_side_apply(case: Case) -> Judgement {
     match case.op.as_str() {
         "order" => {
             let Order { objects } = case.inputs()?;
-            let mut ids: Vec<ObjectId> = objects.iter().map(Named::id).collect();
+            let mut ids: Vec<ObjectId> = objects.iter().map(NamedObject::id).collect();
             ids.sort_by(order::compare);
             case.judge(Ok(ids.iter().map(ObjectId::subject).collect()))
         }
@@ -101,12 +101,12 @@ fn server_side_apply(case: Case) -> Judgement {
             case.judge(Ok(object.id().subject().into()))
         }
         "normalize" => {
-            let Normalized { mut object } = case.inputs()?;
+            let NormalizeInputs { mut object } = case.inputs()?;
             normalize::canonical(&mut object);
             case.judge(Ok(object.into()))
         }
         "dryrun" => {
-            let Normalized { mut object } = case.inputs()?;
+            let NormalizeInputs { mut object } = case.inputs()?;
             let mended = normalize::dry_run_answer(&mut object);
             case.judge(mended.map(|()| object.into()).map_err(|error| error.to_string()))
         }
@@ -116,7 +116,7 @@ fn server_side_apply(case: Case) -> Judgement {
             case.judge(objects.map(|objects| objects.into_iter().map(Value::Object).collect()))
         }
         "mask" => {
-            let Masked { mut old, mut new } = case.inputs()?;
+            let MaskInputs { mut old, mut new } = case.inputs()?;
             let masked = mask(&mut old, &mut new).map_err(|error| error.to_string());
             case.judge(masked.map(|()| json!([old, new])))
         }
@@ -126,7 +126,7 @@ fn server_side_apply(case: Case) -> Judgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Normalized {
+struct NormalizeInputs {
     object: Map<String, Value>,
 }
 
@@ -138,7 +138,7 @@ struct Stream {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Masked {
+struct MaskInputs {
     old: Map<String, Value>,
     new: Map<String, Value>,
 }
@@ -147,26 +147,26 @@ struct Masked {
 #[serde(deny_unknown_fields)]
 struct Order {
     #[serde(deserialize_with = "nil")]
-    objects: Vec<Named>,
+    objects: Vec<NamedObject>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Format {
-    object: Named,
+    object: NamedObject,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 #[derive(Default)]
-struct Named {
+struct NamedObject {
     api_version: String,
     kind: String,
     namespace: String,
     name: String,
 }
 
-impl Named {
+impl NamedObject {
     fn id(&self) -> ObjectId {
         let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
         ObjectId::new(&self.namespace, &self.name, group, &self.kind)

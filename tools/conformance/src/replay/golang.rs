@@ -87,7 +87,8 @@ impl Object for Duration {
 
     fn text(&self) -> Option<Str> {
         let seconds = self.0 / 1_000_000_000;
-        let (minutes, seconds) = (seconds / 60, seconds % 60);
+        let minutes = seconds / 60;
+        let seconds = seconds % 60;
         // What the cases need: whole seconds below an hour.
         Some(Str::from(match minutes {
             0 => format!("{seconds}s"),

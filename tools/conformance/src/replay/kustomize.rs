@@ -23,7 +23,7 @@ pub(super) const TOPICS: [Topic; 1] = [Topic {
 }];
 
 #[derive(Deserialize)]
-struct Recorded {
+struct BuildInputs {
     #[serde(default)]
     files: BTreeMap<String, Content>,
     dir: String,
@@ -47,7 +47,7 @@ pub(super) enum Content {
 pub(super) const ROOT: &str = "${ROOT}";
 
 fn build(case: Case) -> Judgement {
-    let recorded: Recorded = case.inputs()?;
+    let recorded: BuildInputs = case.inputs()?;
     let not_run = |error: &dyn std::fmt::Display| Fault::NotRun(error.to_string());
     let temporary = tempfile::tempdir().map_err(|error| not_run(&error))?;
     let root = fs::canonicalize(temporary.path()).map_err(|error| not_run(&error))?;

@@ -44,7 +44,7 @@ struct Shorten {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Snapped {
+struct SnapshotInputs {
     release: Json,
     observation: String,
 }
@@ -56,7 +56,7 @@ fn name(case: Case) -> Judgement {
             case.judge(Ok(releasename::shorten(&name).into()))
         }
         "snapshot" => {
-            let Snapped { release, observation: wanted } = case.inputs()?;
+            let SnapshotInputs { release, observation: wanted } = case.inputs()?;
             let record = Record::from_json(release.to_string().as_bytes());
             let record = record.map_err(|error| mismatch("a release", &error))?;
             let text = observation(&record, "").map_err(|error| mismatch(&wanted, &error))?;
@@ -75,7 +75,7 @@ fn mismatch(wanted: &str, got: &dyn ToString) -> Fault {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct StorageInputs {
     secret: String,
     #[serde(rename = "type")]
     kind: String,
@@ -85,7 +85,7 @@ struct Stored {
 
 /// Unpacks a Secret and packs it again.
 fn stored(case: Case) -> Judgement {
-    let Stored { secret, kind, labels, release } = case.inputs()?;
+    let StorageInputs { secret, kind, labels, release } = case.inputs()?;
     let none = BTreeMap::new();
     let unpack = |parts: &[&[u8]]| {
         let record = storage::unpack(parts, &labels, &none);

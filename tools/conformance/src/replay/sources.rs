@@ -56,7 +56,8 @@ fn ignore(case: Case) -> Judgement {
         Ok(matcher) => matcher,
         Err(error) => return same("patterns", &format!("error: {error}")),
     };
-    let (mut all_wanted, mut all_got) = (Vec::new(), Vec::new());
+    let mut all_wanted = Vec::new();
+    let mut all_got = Vec::new();
     for (path, wanted) in paths.iter().zip(wanted) {
         let got = matcher.is_ignored(&inside(path)?, path.ends_with('/'));
         if got != wanted {

@@ -8,13 +8,13 @@ use super::case::Fault;
 use testbed::progress::{bold, dim, green, red};
 
 /// How many failures of a topic are shown.
-const SHOWN: usize = 5;
+const MAX_FAILURES_SHOWN: usize = 5;
 
 /// Longest part of an answer that is shown, in characters.
-const LONGEST: usize = 600;
+const MAX_ANSWER_CHARACTERS: usize = 600;
 
 /// How much of what two long answers have in common is shown before their first difference.
-const BEFORE: usize = 100;
+const COMMON_CHARACTERS_SHOWN: usize = 100;
 
 /// The table of topics, and below it the recorded files that no topic is for.
 pub(super) fn table(tallies: &BTreeMap<&str, Tally>, not_run: &[(String, &str)]) -> String {
@@ -55,7 +55,7 @@ fn details(table: &mut String, tally: &Tally) {
     for (reason, count) in &tally.not_run {
         line(table, &format!("    {} {count}: {reason}", dim("not run")));
     }
-    for (case, fault) in tally.failures.iter().take(SHOWN) {
+    for (case, fault) in tally.failures.iter().take(MAX_FAILURES_SHOWN) {
         line(table, &format!("    {} {case}", red("✘")));
         match fault {
             Fault::Mismatch { wanted, got } => {
@@ -67,8 +67,8 @@ fn details(table: &mut String, tally: &Tally) {
             Fault::OtherTopic => {}
         }
     }
-    if tally.failures.len() > SHOWN {
-        line(table, &format!("    … and {} more", tally.failures.len() - SHOWN));
+    if tally.failures.len() > MAX_FAILURES_SHOWN {
+        line(table, &format!("    … and {} more", tally.failures.len() - MAX_FAILURES_SHOWN));
     }
 }
 
@@ -79,10 +79,12 @@ fn alike(a: &str, b: &str) -> usize {
 
 /// The part of a text around its first difference, on one line, with what cannot be seen made visible.
 fn clip(text: &str, alike: usize) -> String {
-    let skipped = if alike > LONGEST / 2 { alike - BEFORE } else { 0 };
-    let shown: String = text.chars().skip(skipped).take(LONGEST).collect();
+    let skipped =
+        if alike > MAX_ANSWER_CHARACTERS / 2 { alike - COMMON_CHARACTERS_SHOWN } else { 0 };
+    let shown: String = text.chars().skip(skipped).take(MAX_ANSWER_CHARACTERS).collect();
     let before = if skipped > 0 { "… " } else { "" };
-    let after = if text.chars().nth(skipped + LONGEST).is_some() { " …" } else { "" };
+    let after =
+        if text.chars().nth(skipped + MAX_ANSWER_CHARACTERS).is_some() { " …" } else { "" };
     format!("{before}{shown:?}{after}")
 }
 
@@ -94,8 +96,8 @@ mod tests {
     fn long_answers_are_shown_where_they_differ() {
         let (wanted, got) = ("a".repeat(5000) + "x", "a".repeat(5000) + "y\n");
         let alike = alike(&wanted, &got);
-        assert_eq!(clip(&wanted, alike), format!("… \"{}x\"", "a".repeat(BEFORE)));
-        assert_eq!(clip(&got, alike), format!("… \"{}y\\n\"", "a".repeat(BEFORE)));
+        assert_eq!(clip(&wanted, alike), format!("… \"{}x\"", "a".repeat(COMMON_CHARACTERS_SHOWN)));
+        assert_eq!(clip(&got, alike), format!("… \"{}y\\n\"", "a".repeat(COMMON_CHARACTERS_SHOWN)));
         assert_eq!(clip(&"é".repeat(601), 0), format!("\"{}\" …", "é".repeat(600)));
         assert_eq!(clip("short", 0), "\"short\"");
     }

@@ -62,7 +62,7 @@ fn input(yaml: Option<&String>, base64: Option<&String>) -> Result<Vec<u8>, Faul
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Recorded {
+struct DocumentInputs {
     yaml: Option<String>,
     yaml_base64: Option<String>,
     v2_json: Option<String>,
@@ -74,7 +74,7 @@ struct Recorded {
 /// Reads a text, reads it strictly, and writes what was read.
 fn read(mut case: Case) -> Judgement {
     case.forget("v3_");
-    let recorded: Recorded = case.inputs()?;
+    let recorded: DocumentInputs = case.inputs()?;
     let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
     let value = goyaml::to_json(&input).map_err(|error| error.to_string());
     let strict = goyaml::to_json_strict(&input).err().map(|error| error.to_string());
@@ -117,7 +117,8 @@ fn nodes(mut case: Case) -> Judgement {
     case.forget("v2_");
     let recorded: RecordedNodes = case.inputs()?;
     let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
-    let (mut documents, mut error) = (Vec::new(), String::new());
+    let mut documents = Vec::new();
+    let mut error = String::new();
     let stream = v3::Documents::new(&input, &goyaml::Limits::default());
     match stream.map(|stream| stream.collect::<Vec<_>>()) {
         Ok(read) => {
@@ -160,8 +161,11 @@ fn listed(document: &Node) -> String {
         let [anchor, head, tail, foot] = [Note::Anchor, Note::Head, Note::Line, Note::Foot]
             .map(|note| quoted(node.notes.get(note)));
         let value = quoted(&node.value);
-        let (indent, style, tag) = (" ".repeat(depth + 1), node.style.bits(), &node.tag);
-        let (line, column) = (node.line, node.column);
+        let indent = " ".repeat(depth + 1);
+        let style = node.style.bits();
+        let tag = &node.tag;
+        let line = node.line;
+        let column = node.column;
         format!(
             "{indent}k{kind} s{style} tag={tag} v={value} a={anchor} hc={head} lc={tail} fc={foot} @{line}:{column}\n"
         )
@@ -236,7 +240,8 @@ fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> Judgement {
 
 /// One verdict on the aspects of a case.
 fn all<const N: usize>(aspects: [(&str, Judgement); N]) -> Judgement {
-    let (mut all_wanted, mut all_got) = (Vec::new(), Vec::new());
+    let mut all_wanted = Vec::new();
+    let mut all_got = Vec::new();
     for (aspect, judgement) in aspects {
         match judgement {
             Ok(()) => {}

@@ -17,13 +17,13 @@ use super::snapshot::{Names, Snapshot};
 use crate::ownership::{absent, live, recorded, unrecorded};
 
 /// Within what time an act is done, counted from its beginning and again from a restart.
-const LIMIT: Duration = Duration::from_secs(30);
+const ACT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often the state is observed.
-const POLL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long nothing may change after the end of an act.
-const STEADY: Duration = Duration::from_secs(1);
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a run came to.
 pub(super) struct Outcome {
@@ -135,7 +135,7 @@ impl<S: Scenario> Run<S> {
             let is_steady = expected.is_some() || snapshot == before;
             if wrong.is_empty() && !is_steady {
                 before = snapshot;
-                tokio::time::sleep(STEADY).await;
+                tokio::time::sleep(QUIET_PERIOD).await;
                 continue;
             }
             if wrong.is_empty() {
@@ -145,7 +145,7 @@ impl<S: Scenario> Run<S> {
                 self.judge_deletions(act);
                 return Ok(snapshot);
             }
-            if since.elapsed() > LIMIT {
+            if since.elapsed() > ACT_TIMEOUT {
                 self.violations.extend(wrong);
                 return Ok(None);
             }
@@ -162,7 +162,7 @@ impl<S: Scenario> Run<S> {
             return Ok((None, vec!["windlass has ended by itself".to_owned()]));
         }
         if !self.scenario.is_done(act, &self.stage).await? {
-            return Ok((None, vec![format!("not done after {LIMIT:?}")]));
+            return Ok((None, vec![format!("not done after {ACT_TIMEOUT:?}")]));
         }
         let story = &self.stage.story;
         let kinds = self.scenario.kinds(&story.namespace);
@@ -185,10 +185,12 @@ impl<S: Scenario> Run<S> {
     /// Waits a moment for the cut; when it happens windlass is killed, the laws are checked, and it is started again.
     async fn die_if_cut(&mut self, act: usize) -> anyhow::Result<bool> {
         let Some(cut) = &mut self.cut else {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             return Ok(false);
         };
-        let Ok(request) = tokio::time::timeout(POLL, cut.wait()).await else { return Ok(false) };
+        let Ok(request) = tokio::time::timeout(POLL_INTERVAL, cut.wait()).await else {
+            return Ok(false);
+        };
         self.cut = None;
         self.request = request;
         self.windlass.operator.kill()?;

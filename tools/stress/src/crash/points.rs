@@ -29,9 +29,11 @@ pub(super) fn choose(writes: usize, sample: Option<Sample>) -> Vec<Point> {
         Some(sample) if sample.count < writes => {
             let mut random = Random::new(sample.seed);
             // The first and the last, and one of each of the equal shares between.
-            let (inner, shares) = (writes.saturating_sub(2), sample.count.saturating_sub(2));
+            let inner = writes.saturating_sub(2);
+            let shares = sample.count.saturating_sub(2);
             let between = (0..shares).map(|share| {
-                let (from, to) = (share * inner / shares, (share + 1) * inner / shares);
+                let from = share * inner / shares;
+                let to = (share + 1) * inner / shares;
                 2 + from + random.below(to - from)
             });
             between.chain([1, writes]).collect()

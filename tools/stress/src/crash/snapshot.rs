@@ -108,7 +108,8 @@ async fn audits(client: &Client, names: &Names<'_>) -> anyhow::Result<BTreeMap<S
     let mut counts = BTreeMap::<String, u64>::new();
     for audit in api.list(&ListParams::default()).await?.items {
         let spec = &audit.data["spec"];
-        let (subject, operation) = (&spec["subject"], &spec["operation"]);
+        let subject = &spec["subject"];
+        let operation = &spec["operation"];
         if subject["release"].is_null() || *operation == "CorrectDrift" {
             continue;
         }

@@ -28,14 +28,14 @@ use testbed::root;
 use super::mutate;
 
 /// How much of a processor a render or a build may take, and how long it may take on a busy machine.
-const SLOWEST: Duration = Duration::from_secs(20);
-const STUCK: Duration = Duration::from_secs(300);
+const CPU_TIME_LIMIT: Duration = Duration::from_secs(20);
+const WALL_TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// How much memory it may take, in MiB.
-const LARGEST: f64 = 1024.0;
+const MEMORY_LIMIT_MIB: f64 = 1024.0;
 
 /// How many faults end the work.
-const ENOUGH: usize = 10;
+const MAX_FAULTS: usize = 10;
 
 /// For how long, by which numbers, and with whom.
 // Groups are named after the type, and the flattened one has the same name.
@@ -56,7 +56,7 @@ pub(crate) struct Options {
 }
 
 /// A chart or an overlay that was changed.
-struct Changed {
+struct ChangedCase {
     /// Our case that it was.
     name: String,
     arguments: Vec<String>,
@@ -94,7 +94,8 @@ fn rounds(corpus: Corpus, options: &Options, time: Duration) -> anyhow::Result<(
     let first = options.common.seed.unwrap_or_else(Random::seed);
     let deadline = Instant::now() + time;
     eprintln!("{noun}: seeds from {first}");
-    let (mut done, mut found) = (0, 0);
+    let mut done = 0;
+    let mut found = 0;
     while Instant::now() < deadline && options.most.is_none_or(|limit| done < limit) {
         let seed = first + done;
         let changed = change(&cases, seed)?;
@@ -104,7 +105,7 @@ fn rounds(corpus: Corpus, options: &Options, time: Duration) -> anyhow::Result<(
             let shown = fault.trim_end();
             eprintln!("{} seed {seed} (from `{}`): {shown}", red("✘"), changed.name);
             eprintln!("    kept in {}", folder.display());
-            ensure!(found < ENOUGH, "{found} faults among {} {noun}", done + 1);
+            ensure!(found < MAX_FAULTS, "{found} faults among {} {noun}", done + 1);
         }
         done += 1;
     }
@@ -131,14 +132,14 @@ const fn words(corpus: Corpus) -> &'static mutate::Words {
 }
 
 /// The changed case of a seed.
-fn change(cases: &[Case], seed: u64) -> anyhow::Result<Changed> {
+fn change(cases: &[Case], seed: u64) -> anyhow::Result<ChangedCase> {
     let mut random = Random::new(seed);
     let case = cases.get(random.below(cases.len())).context("there are no cases")?;
     let runs: Vec<&Vec<String>> = case.runs().values().collect();
     let arguments = runs.get(random.below(runs.len())).context("a case without runs")?;
     let mut files = case.files()?;
     mutate::files(&mut files, words(case.corpus), &mut random);
-    Ok(Changed { name: case.name.clone(), arguments: arguments.to_vec(), files })
+    Ok(ChangedCase { name: case.name.clone(), arguments: arguments.to_vec(), files })
 }
 
 /// What is wrong with how windlass takes a case; none when nothing is.
@@ -146,7 +147,7 @@ fn judge(
     corpus: Corpus,
     own: &Path,
     original: Option<&Path>,
-    changed: &Changed,
+    changed: &ChangedCase,
 ) -> anyhow::Result<Option<String>> {
     let lay_out = || -> anyhow::Result<tempfile::TempDir> {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
@@ -167,7 +168,8 @@ fn judge(
         let folder = lay_out()?;
         corpus::ask(corpus, program, folder.path(), &changed.arguments, None)
     };
-    let (wanted, got) = (ask(original)?, ask(own)?);
+    let wanted = ask(original)?;
+    let got = ask(own)?;
     let difference = conformance::compare::difference(&changed.arguments, &wanted, &got);
     // A changed case may print the time, a random text, or a map in the order in which Go happens to walk it.
     for _ in 0..3 {
@@ -180,13 +182,14 @@ fn judge(
 
 /// Runs a command; what is wrong with how it ends.
 fn survives(command: &Process) -> anyhow::Result<Option<String>> {
-    let Cost { status, seconds, processor, peak, stderr } = measured::cost(command, STUCK)?;
+    let Cost { status, seconds, processor, peak, stderr } =
+        measured::cost(command, WALL_TIME_LIMIT)?;
     let last = stderr.lines().last().unwrap_or_default();
     Ok(match status {
-        None => Some(format!("not done within {} s", STUCK.as_secs())),
+        None => Some(format!("not done within {} s", WALL_TIME_LIMIT.as_secs())),
         Some(0 | 1) if stderr.contains("panicked at") => Some(format!("a panic: {last}")),
-        Some(0 | 1) if peak > LARGEST => Some(format!("{peak:.0} MiB, in {seconds:.1} s")),
-        Some(0 | 1) if processor > SLOWEST.as_secs_f64() => {
+        Some(0 | 1) if peak > MEMORY_LIMIT_MIB => Some(format!("{peak:.0} MiB, in {seconds:.1} s")),
+        Some(0 | 1) if processor > CPU_TIME_LIMIT.as_secs_f64() => {
             Some(format!("{processor:.1} s of a processor: {last}"))
         }
         Some(0 | 1) => None,
@@ -195,7 +198,7 @@ fn survives(command: &Process) -> anyhow::Result<Option<String>> {
 }
 
 /// Keeps a case for whoever looks for the fault.
-fn keep(corpus: Corpus, seed: u64, changed: &Changed, fault: &str) -> anyhow::Result<PathBuf> {
+fn keep(corpus: Corpus, seed: u64, changed: &ChangedCase, fault: &str) -> anyhow::Result<PathBuf> {
     let folder = root().join("target/fuzz").join(corpus.noun()).join(seed.to_string());
     for (path, content) in &changed.files {
         corpus::write(&folder.join(path), content)?;

@@ -22,18 +22,18 @@ use testbed::progress::{green, red};
 use testbed::root;
 
 /// How long one input may take of a processor, whatever else the machine does; and how long at all, if it takes none.
-const SLOWEST: Duration = Duration::from_secs(20);
-const STUCK: Duration = Duration::from_secs(300);
+const CPU_TIME_LIMIT: Duration = Duration::from_secs(20);
+const WALL_TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// Memory limit of the reader, in MiB. Its use is sampled, so a hard limit on its address space, in bytes, backs it up.
-const LARGEST: u64 = 1024;
-const END: u64 = 4 << 30;
+const MEMORY_LIMIT_MIB: u64 = 1024;
+const ADDRESS_SPACE_LIMIT: u64 = 4 << 30;
 
 /// How many faults end the work.
-const ENOUGH: usize = 10;
+const MAX_FAULTS: usize = 10;
 
 /// How often the reader is observed.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What the reader is told.
 #[derive(Debug, Args)]
@@ -58,7 +58,8 @@ pub(super) fn run(target: &Target, time: Duration, seed: Option<u64>) -> anyhow:
     let kept = inputs(target)?.len() as u64;
     eprintln!("{}: {kept} inputs to begin with, seeds from {seed}", target.name);
     let scratch = tempfile::tempdir().context("cannot make a folder")?;
-    let (mut begin, mut found) = (0, 0);
+    let mut begin = 0;
+    let mut found = 0;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() && begin >= kept {
@@ -81,7 +82,7 @@ pub(super) fn run(target: &Target, time: Duration, seed: Option<u64>) -> anyhow:
             place.display(),
             target.name
         );
-        ensure!(found < ENOUGH, "{found} faults among {begin} inputs");
+        ensure!(found < MAX_FAULTS, "{found} faults among {begin} inputs");
     }
     if found > 0 {
         bail!("{found} faults among {begin} inputs");
@@ -110,7 +111,7 @@ fn watch(
         .stderr(file)
         .spawn()
         .context("the reader cannot be started")?;
-    let fault = follow(&mut child, folder, SLOWEST)?;
+    let fault = follow(&mut child, folder, CPU_TIME_LIMIT)?;
     let text = fs::read(&said).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let last =
@@ -127,24 +128,27 @@ fn progress(folder: &Path) -> anyhow::Result<u64> {
 
 /// Waits for the end of a reader, or ends it; says what was wrong.
 fn follow(child: &mut Child, folder: &Path, slowest: Duration) -> anyhow::Result<Option<String>> {
-    let (mut at, mut begun, mut used) = (u64::MAX, Instant::now(), Duration::ZERO);
+    let mut at = u64::MAX;
+    let mut begun = Instant::now();
+    let mut used = Duration::ZERO;
     loop {
         if let Some(status) = child.try_wait().context("the reader cannot be waited for")? {
             return Ok((!status.success()).then(|| status.to_string()));
         }
-        let (now, busy) = (progress(folder)?, busy(child.id()));
+        let now = progress(folder)?;
+        let busy = busy(child.id());
         if now != at {
             (at, begun, used) = (now, Instant::now(), busy);
         }
         let memory = resident(child.id());
-        let fault = if memory > LARGEST {
+        let fault = if memory > MEMORY_LIMIT_MIB {
             format!("{memory} MiB")
         } else if busy.saturating_sub(used) > slowest {
             format!("not done within {} s of a processor", slowest.as_secs())
-        } else if begun.elapsed() > STUCK {
-            format!("not done within {} s", STUCK.as_secs())
+        } else if begun.elapsed() > WALL_TIME_LIMIT {
+            format!("not done within {} s", WALL_TIME_LIMIT.as_secs())
         } else {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
             continue;
         };
         child.kill().context("the reader cannot be ended")?;
@@ -215,7 +219,8 @@ fn input(target: &Target, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec<u8>
     };
     let mut random = Random::new(seed + number);
     let mut any = || inputs.get(random.below(inputs.len())).cloned().unwrap_or_default();
-    let (mut text, other) = (any(), any());
+    let mut text = any();
+    let other = any();
     mutate::input(&mut text, &other, target.words, &mut random);
     text
 }
@@ -228,11 +233,13 @@ pub(super) fn read(reader: &Reader) -> anyhow::Result<ExitCode> {
     let target =
         TARGETS.into_iter().find(|it| it.name == reader.target).context("no such target")?;
     // An allocation beyond any measure is a fault that can be told, not the end of the machine.
-    setrlimit(Resource::RLIMIT_AS, END, END).context("memory cannot be limited")?;
+    setrlimit(Resource::RLIMIT_AS, ADDRESS_SPACE_LIMIT, ADDRESS_SPACE_LIMIT)
+        .context("memory cannot be limited")?;
     let inputs = inputs(target)?;
     let deadline = Instant::now() + Duration::from_secs(reader.seconds);
     let work = move |folder: PathBuf, begin: u64, seed: u64| -> anyhow::Result<()> {
-        let (at, place) = (folder.join("at"), folder.join("input"));
+        let at = folder.join("at");
+        let place = folder.join("input");
         for number in begin.. {
             if number >= inputs.len() as u64 && Instant::now() > deadline {
                 break;
@@ -244,7 +251,9 @@ pub(super) fn read(reader: &Reader) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     };
-    let (folder, begin, seed) = (reader.folder.clone(), reader.begin, reader.seed);
+    let folder = reader.folder.clone();
+    let begin = reader.begin;
+    let seed = reader.seed;
     let thread = std::thread::Builder::new().stack_size(target.stack);
     let thread = thread.spawn(move || work(folder, begin, seed)).context("no thread")?;
     match thread.join() {

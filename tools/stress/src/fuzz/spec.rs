@@ -19,7 +19,7 @@ const STORY: &str = "a_poison_object_stalls_only_itself";
 const SEED: &str = "WINDLASS_POISON_SEED";
 
 /// How many faults end the work.
-const ENOUGH: u64 = 3;
+const MAX_FAULTS: u64 = 3;
 
 /// Runs the story with one seed after the other.
 ///
@@ -31,8 +31,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     step("windlass itself", || make(Build::Debug))?;
     let first = options.seed.unwrap_or_else(Random::seed);
     let deadline = Instant::now() + options.time();
-    let (mut done, mut found) = (0, 0);
-    while Instant::now() < deadline && found < ENOUGH {
+    let mut done = 0;
+    let mut found = 0;
+    while Instant::now() < deadline && found < MAX_FAULTS {
         // The seeds of a story begin near zero, so that people can type them.
         let seed = first.wrapping_add(done) % 1_000_000;
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

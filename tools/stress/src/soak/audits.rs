@@ -11,13 +11,13 @@ use crds::release::{AuditChangeKind, AuditOperation, ReleaseAudit};
 use jiff::Timestamp;
 
 /// Times in audits and in the log of the API server are rounded.
-const ROUNDED: Duration = Duration::from_secs(1);
+const TIMESTAMP_ROUNDING: Duration = Duration::from_secs(1);
 
 /// Further corrections of an object within this time have no audit of their own.
 const SAME_DRIFT: Duration = Duration::from_secs(600);
 
 /// What a killed process had done since then may not be audited.
-const LOST: Duration = Duration::from_secs(15);
+const MAX_UNAUDITED_TIME: Duration = Duration::from_secs(15);
 
 /// A write that changed a managed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,28 +62,28 @@ pub(super) struct Excuses {
 impl Excuses {
     fn is_lost(&self, write: &Written) -> bool {
         self.kills.iter().any(|kill| {
-            let since = kill.saturating_sub(LOST).unwrap_or(Timestamp::MIN);
+            let since = kill.saturating_sub(MAX_UNAUDITED_TIME).unwrap_or(Timestamp::MIN);
             since <= write.at && write.at <= *kill
         })
     }
 
     fn is_unanswered(&self, write: &Written) -> bool {
         self.faults.iter().any(|(from, to)| {
-            let to = to.saturating_add(ROUNDED).unwrap_or(Timestamp::MAX);
+            let to = to.saturating_add(TIMESTAMP_ROUNDING).unwrap_or(Timestamp::MAX);
             *from <= write.at && write.at <= to
         })
     }
 }
 
 /// What an audit says about one object.
-struct Told {
+struct AuditedObject {
     operation: AuditOperation,
     action: &'static str,
     from: Timestamp,
     to: Timestamp,
 }
 
-impl Told {
+impl AuditedObject {
     fn covers(&self, write: &Written, slack: Duration) -> bool {
         let from = self.from.saturating_sub(slack).unwrap_or(Timestamp::MIN);
         let to = self.to.saturating_add(slack).unwrap_or(Timestamp::MAX);
@@ -105,7 +105,7 @@ pub(super) fn judge(
     audits: &[ReleaseAudit],
     excuses: &Excuses,
 ) -> anyhow::Result<Tally> {
-    let mut told: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+    let mut told: BTreeMap<&str, Vec<AuditedObject>> = BTreeMap::new();
     for audit in audits.iter().map(|it| &it.spec) {
         let (Some(from), Some(to)) = (&audit.started, &audit.ended) else {
             bail!("the audit of {} has no times", audit.subject.name)
@@ -116,16 +116,18 @@ pub(super) fn judge(
                 AuditChangeKind::Changed => "changed",
                 AuditChangeKind::Removed => "removed",
             };
-            let one = Told { operation: audit.operation, action, from: from.0, to: to.0 };
+            let one = AuditedObject { operation: audit.operation, action, from: from.0, to: to.0 };
             told.entry(&object.name).or_default().push(one);
         }
     }
-    let (mut tally, mut wrong) = (Tally::default(), Vec::new());
+    let mut tally = Tally::default();
+    let mut wrong = Vec::new();
     for write in writes {
         let of_it = told.get(write.name.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let covering = of_it.iter().filter(|it| it.covers(write, ROUNDED)).count();
+        let covering = of_it.iter().filter(|it| it.covers(write, TIMESTAMP_ROUNDING)).count();
         // Only what is certainly in two is in two.
-        let same = |it: &&Told| it.covers(write, Duration::ZERO) && it.action == write.action;
+        let same =
+            |it: &&AuditedObject| it.covers(write, Duration::ZERO) && it.action == write.action;
         if of_it.iter().filter(same).count() > 1 {
             wrong.push(format!(
                 "{} {} at {} is in several audits",

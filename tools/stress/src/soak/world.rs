@@ -254,7 +254,8 @@ impl World {
     }
 
     async fn wrong_kustomizations(&self, model: &Model) -> anyhow::Result<Vec<String>> {
-        let (client, namespace) = (self.story.client.clone(), &self.story.namespace);
+        let client = self.story.client.clone();
+        let namespace = &self.story.namespace;
         let api = Api::<DynamicObject>::namespaced_with(client, namespace, &kustomizations());
         let listed = api.list(&ListParams::default()).await?.items;
         let listed: BTreeMap<String, DynamicObject> =
@@ -288,7 +289,8 @@ impl World {
         object: &DynamicObject,
         expected: &[String],
     ) -> Option<String> {
-        let (status, ready) = (&object.data["status"], condition(object, "Ready"));
+        let status = &object.data["status"];
+        let ready = condition(object, "Ready");
         let mut recorded = inventory(object);
         recorded.sort_unstable();
         let is_current = status["observedGeneration"].as_i64() == object.metadata.generation;

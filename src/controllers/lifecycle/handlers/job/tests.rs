@@ -20,7 +20,7 @@ struct State {
 }
 
 #[derive(Clone)]
-struct Server(Arc<Mutex<State>>);
+struct ApiServer(Arc<Mutex<State>>);
 
 fn refusal(code: u16, reason: &str) -> (u16, Value) {
     let details = json!({"name": "web-0123"});
@@ -32,7 +32,7 @@ fn refusal(code: u16, reason: &str) -> (u16, Value) {
     )
 }
 
-impl Server {
+impl ApiServer {
     fn new() -> Self {
         let event = json!({"apiVersion": "lifecycle.windlass.dev/v1alpha1", "kind": "LifecycleEvent",
             "metadata": {"name": "web-0123", "namespace": "apps", "uid": "u", "resourceVersion": "7"},
@@ -90,7 +90,7 @@ impl Server {
     }
 }
 
-async fn cluster(server: &Server) -> Cluster {
+async fn cluster(server: &ApiServer) -> Cluster {
     let server = server.clone();
     answering(move |asked| {
         let (code, body) = server.answer(asked);
@@ -101,7 +101,7 @@ async fn cluster(server: &Server) -> Cluster {
 
 #[tokio::test]
 async fn a_job_that_a_ttl_removed_is_not_created_again() {
-    let server = Server::new();
+    let server = ApiServer::new();
     let cluster = cluster(&server).await;
     let stale = server.event();
     let created = server.check(&cluster, &stale).await;
@@ -125,7 +125,7 @@ async fn a_job_that_a_ttl_removed_is_not_created_again() {
 
 #[tokio::test]
 async fn a_job_that_is_refused_is_tried_again() {
-    let server = Server::new();
+    let server = ApiServer::new();
     let cluster = cluster(&server).await;
     server.state().refuses = true;
     let why = server.check(&cluster, &server.event()).await.unwrap_err();
@@ -137,7 +137,7 @@ async fn a_job_that_is_refused_is_tried_again() {
 
 #[tokio::test]
 async fn a_job_of_somebody_else_is_left_alone() {
-    let server = Server::new();
+    let server = ApiServer::new();
     let cluster = cluster(&server).await;
     server.state().job = Some(json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": "web-0123", "namespace": "apps"}}));

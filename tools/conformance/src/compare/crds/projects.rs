@@ -31,7 +31,7 @@ const fn project(
 const BASES: &[&str] = &["config/crd/bases"];
 
 /// How many releases more than wanted are tried, because some cannot be fetched.
-const MORE: usize = 4;
+const EXTRA_RELEASES: usize = 4;
 
 /// All of them.
 pub(super) const PROJECTS: [Project; 34] = [
@@ -116,7 +116,7 @@ impl Project {
             }
         };
         let versions: Vec<&str> = listed.split_whitespace().collect();
-        for version in minors(&versions).into_iter().rev().take(count + MORE) {
+        for version in minors(&versions).into_iter().rev().take(count + EXTRA_RELEASES) {
             if fetched.releases.len() == count {
                 break;
             }

@@ -4,10 +4,10 @@ use crdguard::Schema;
 use serde_json::{Map, Value, json};
 
 /// How deep an object is filled.
-const DEEP: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 /// How often what is invalid is left out of an object.
-const REPAIRS: usize = 400;
+const MAX_REPAIRS: usize = 400;
 
 /// Strings that many patterns take.
 const STRINGS: [&str; 30] = [
@@ -55,7 +55,7 @@ pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
     let spec = &definition["spec"];
     let mut all: Vec<Value> = Vec::new();
     for is_full in [false, true] {
-        let mut object = filled(schema, is_full, DEEP);
+        let mut object = filled(schema, is_full, MAX_DEPTH);
         object["apiVersion"] =
             format!("{}/{version}", spec["group"].as_str().unwrap_or_default()).into();
         object["kind"] = spec["names"]["kind"].clone();
@@ -63,14 +63,14 @@ pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
         if spec["scope"] == "Namespaced" {
             object["metadata"]["namespace"] = "default".into();
         }
-        all.extend(valid(&read, object).and_then(|it| kept(definition, (version, &read), it)));
+        all.extend(valid(&read, object).and_then(|it| kept(definition, version, &read, it)));
     }
     all
 }
 
 /// What the store has of an object that was written in a version. Where nothing converts it, the schema of the version of
 /// storage drops what it does not have; none if that makes it invalid.
-fn kept(definition: &Value, (version, read): (&str, &Schema), object: Value) -> Option<Value> {
+fn kept(definition: &Value, version: &str, read: &Schema, object: Value) -> Option<Value> {
     let spec = &definition["spec"];
     let versions = spec["versions"].as_array().into_iter().flatten();
     let storage = versions.into_iter().find(|it| it["storage"] == true && it["name"] != version);
@@ -84,7 +84,7 @@ fn kept(definition: &Value, (version, read): (&str, &Schema), object: Value) -> 
 
 /// The object without what is invalid in it, as the API server would store it; none if nothing of it is valid.
 fn valid(schema: &Schema, mut object: Value) -> Option<Value> {
-    for _ in 0..REPAIRS {
+    for _ in 0..MAX_REPAIRS {
         match schema.create(&object)? {
             Ok(stored) => return Some(stored),
             Err(why) => {

@@ -104,7 +104,7 @@ pub(super) fn function(case: Case) -> Judgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct RenderInputs {
     chart: GivenChart,
     #[serde(default)]
     values: Json,
@@ -128,7 +128,7 @@ const SEEN: &str =
 
 /// What templates see of values and the release.
 pub(super) fn values(case: Case) -> Judgement {
-    let Given { chart, values, release } = case.inputs()?;
+    let RenderInputs { chart, values, release } = case.inputs()?;
     let mut chart = chart.chart()?;
     let data = SEEN.as_bytes().into();
     chart.templates.push(File { name: "templates/t.json".to_owned(), data });

@@ -89,7 +89,8 @@ pub(super) fn coalesce(case: Case) -> Judgement {
         return Err(case.unsupported(&[]));
     }
     let Inputs { chart, values, warnings: wanted } = case.inputs()?;
-    let (mut chart, user) = (chart.chart()?, table(&values)?);
+    let mut chart = chart.chart()?;
+    let user = table(&values)?;
     if case.op == "coalesce"
         && let Ok(done) = values::coalesce(&chart, &user)
     {
@@ -134,7 +135,8 @@ fn has_sources(chart: &Chart, user: &Map, done: &Coalesced) -> Result<(), Fault>
     layers.push(Layer { name: "user".to_owned(), at: Vec::new(), values: user.clone() });
     let leaves = values::provenance(&done.values, &layers);
     let leaves = leaves.map_err(|error| Fault::NotRun(error.to_string()))?;
-    let (given, mut left) = (json(user)?, whole.clone());
+    let given = json(user)?;
+    let mut left = whole.clone();
     let differs = |leaf: &Leaf, why: &str| Fault::Mismatch {
         wanted: whole.to_string(),
         got: format!("{} {why}, set by {:?}", leaf.path.join("."), leaf.source),
@@ -194,7 +196,7 @@ fn tree(chart: &Chart) -> Result<Json, Fault> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Composed {
+struct ComposeInputs {
     namespace: String,
     inline: Json,
     #[serde(deserialize_with = "nil")]
@@ -220,7 +222,7 @@ struct GivenReference {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Digested {
+struct DigestInputs {
     text: String,
     values: Json,
     yaml: String,
@@ -230,7 +232,7 @@ pub(super) fn compose(case: Case) -> Judgement {
     match case.op.as_str() {
         "merge" => compose_all(case),
         "digest" => {
-            let Digested { text, values, yaml: wanted } = case.inputs()?;
+            let DigestInputs { text, values, yaml: wanted } = case.inputs()?;
             let read = match values::read(text.as_bytes()) {
                 Ok(read) => read,
                 Err(error) => return same("values", &format!("error: {error}")),
@@ -244,7 +246,7 @@ pub(super) fn compose(case: Case) -> Judgement {
 }
 
 fn compose_all(case: Case) -> Judgement {
-    let inputs: Composed = case.inputs()?;
+    let inputs: ComposeInputs = case.inputs()?;
     let references = inputs.refs.into_iter().map(|given| Reference {
         kind: given.kind,
         name: given.name,

@@ -182,7 +182,8 @@ fn answer(
     if !keys.insert(event.rate_key()) {
         return json!({"status": 429});
     }
-    let (mut sent, mut told) = (Vec::new(), Vec::new());
+    let mut sent = Vec::new();
+    let mut told = Vec::new();
     for alert in alerts {
         let mut verdict = notify::dispatch(&event, alert, objects, settings);
         let mut warnings = std::mem::take(&mut verdict.warnings);
@@ -226,7 +227,8 @@ fn compare(wanted: &Value, got: &Value) -> Judgement {
         return differs();
     }
     let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
-    let (sent_wanted, sent) = (list(wanted, "sent"), list(got, "sent"));
+    let sent_wanted = list(wanted, "sent");
+    let sent = list(got, "sent");
     if sent_wanted.len() != sent.len() {
         return differs();
     }
@@ -245,7 +247,8 @@ fn compare(wanted: &Value, got: &Value) -> Judgement {
             return differs();
         }
     }
-    let (told_wanted, mut told) = (list(wanted, "k8sEvents"), list(got, "k8sEvents"));
+    let told_wanted = list(wanted, "k8sEvents");
+    let mut told = list(got, "k8sEvents");
     if told_wanted.len() != told.len() {
         return differs();
     }

@@ -50,12 +50,12 @@ struct HookInputs {
     no_cross_namespace_refs: bool,
     #[serde(default)]
     responses: Vec<Rule>,
-    requests: Vec<Asked>,
+    requests: Vec<WebhookRequest>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct WebhookRequest {
     /// Any method will do.
     #[serde(default)]
     #[expect(dead_code, reason = "requests are taken with any method")]
@@ -144,7 +144,7 @@ fn hook(case: &Case) -> Judgement {
 }
 
 fn answer(
-    asked: &Asked,
+    asked: &WebhookRequest,
     receivers: &[Receiver],
     objects: &Objects,
     settings: Settings,

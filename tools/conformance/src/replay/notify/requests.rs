@@ -250,7 +250,8 @@ fn normal(mut body: Value) -> Value {
 }
 
 fn compare_decoded(wanted: &Value, got: &Request) -> Judgement {
-    let (mut wanted, mut decoded) = (wanted.clone(), Value::Null);
+    let mut wanted = wanted.clone();
+    let mut decoded = Value::Null;
     if got.get("content-type") == Some("application/x-sentry-envelope") {
         decoded = envelope(&got.body);
     } else if let Some(spans) = span(&got.body) {
@@ -301,9 +302,9 @@ fn envelope(body: &[u8]) -> Value {
 }
 
 /// A field of a protobuf message: its number, and bytes or else a number.
-type Field = (u32, Result<Vec<u8>, u64>);
+type NumberedField = (u32, Result<Vec<u8>, u64>);
 
-fn fields(mut from: &[u8]) -> Option<Vec<Field>> {
+fn fields(mut from: &[u8]) -> Option<Vec<NumberedField>> {
     let mut fields = Vec::new();
     while !from.is_empty() {
         let (tag, wire) = decode_key(&mut from).ok()?;

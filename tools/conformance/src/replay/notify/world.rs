@@ -36,7 +36,7 @@ pub(super) struct World {
 }
 
 /// Most parcels that a case sends.
-const MANY: usize = 100;
+const MAX_PARCELS: usize = 100;
 
 impl World {
     pub(super) fn new(rules: Vec<Rule>) -> Self {
@@ -51,7 +51,7 @@ impl World {
                 Step::Done => return Ok(()),
                 Step::Failed(failure) => return Err(failure),
                 Step::Send(wait, parcel) => {
-                    assert!(self.arrived.len() < MANY, "the delivery does not end");
+                    assert!(self.arrived.len() < MAX_PARCELS, "the delivery does not end");
                     self.waits.push(wait);
                     let outcome = self.outcome(&parcel);
                     self.arrived.push(parcel);

@@ -29,13 +29,13 @@ use super::mismatch;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Steps {
-    steps: Vec<Given>,
+    steps: Vec<LifecycleStep>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 #[derive(Default)]
-struct Given {
+struct LifecycleStep {
     #[serde(rename = "do")]
     action: String,
     templates: BTreeMap<String, String>,
@@ -77,7 +77,7 @@ struct Cluster {
 
 impl Cluster {
     /// Does an operation; `Some` is its error.
-    fn act(&mut self, given: &Given) -> Result<Option<String>, Fault> {
+    fn act(&mut self, given: &LifecycleStep) -> Result<Option<String>, Fault> {
         let action = match given.action.as_str() {
             "install" => Action::Install,
             "upgrade" => Action::Upgrade,
@@ -160,7 +160,8 @@ impl Cluster {
         };
         let last = self.records.values().next_back().cloned();
         let last = last.ok_or_else(|| mismatch("a release", &"none"))?;
-        let (base, to) = (Some(last.version), Some(target.version));
+        let base = Some(last.version);
+        let to = Some(target.version);
         let journal = Journal { base, target: to, ..journal(Action::Rollback, plan) };
         let record = rolled_back(&last, &target, false, now());
         let version = record.version;

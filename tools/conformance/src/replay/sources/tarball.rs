@@ -115,14 +115,14 @@ fn entries(
 #[serde(deny_unknown_fields)]
 struct Untar {
     #[serde(deserialize_with = "nil")]
-    entries: Vec<Entry>,
+    entries: Vec<TarballEntry>,
     #[serde(default, deserialize_with = "nil")]
     options: Options,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct TarballEntry {
     name: String,
     r#type: String,
     #[serde(default)]
@@ -191,12 +191,13 @@ fn untar(case: &Case) -> Judgement {
 }
 
 /// A gzip-compressed tar archive, as Go's `archive/tar` would write these entries.
-fn build(entries: &[Entry]) -> Result<Vec<u8>, Fault> {
+fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, Fault> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let failed = |error: std::io::Error| cannot("an archive that cannot be written", error);
     for entry in entries {
         let mut header = tar::Header::new_ustar();
-        let (name, link) = (entry.name.as_bytes(), entry.link.as_bytes());
+        let name = entry.name.as_bytes();
+        let link = entry.link.as_bytes();
         let long =
             [("path", name), ("linkpath", link)].into_iter().filter(|(_, text)| text.len() > 100);
         tar.append_pax_extensions(long).map_err(failed)?;

@@ -52,7 +52,8 @@ pub(super) fn judge(case: &Case, recorded: &Recorded) -> Judgement {
     };
     let commit = recorded.file("commit-object")?;
     let object = recorded.file("tag-object")?;
-    let (sha, hash) = (hash("commit", &commit), hash("tag", &object));
+    let sha = hash("commit", &commit);
+    let hash = hash("tag", &object);
     let is_annotated = found.sha == hash;
     if !is_annotated && found.sha != sha {
         return Err(Fault::NotRun("the reference leads to neither object".to_owned()));
@@ -115,7 +116,7 @@ fn answer(
 }
 
 /// Where `spec.ref` leads.
-struct Found {
+struct Reference {
     /// What stands before the commit in the revision.
     name: Option<String>,
     /// The tag, if it is one.
@@ -124,7 +125,7 @@ struct Found {
     sha: String,
 }
 
-impl Found {
+impl Reference {
     /// As the recorder asked for it: of a full name, without its first two parts.
     fn revision(&self, sha: &str) -> String {
         let name = self.name.as_deref().map(|name| match name.splitn(3, '/').collect::<Vec<_>>() {
@@ -136,7 +137,7 @@ impl Found {
 }
 
 /// Looks a reference up among those of the bundle; nothing if it is not there.
-fn found(recorded: &Recorded) -> Result<Option<Found>, Fault> {
+fn found(recorded: &Recorded) -> Result<Option<Reference>, Fault> {
     let references = references(&recorded.file("repo.bundle")?);
     let given = |field: &str| {
         let value = recorded.args.get("ref").and_then(|it| it.get(field)).and_then(Value::as_str);
@@ -144,7 +145,7 @@ fn found(recorded: &Recorded) -> Result<Option<Found>, Fault> {
     };
     let tags = || references.keys().filter_map(|name| name.strip_prefix("refs/tags/"));
     if let Some(sha) = given("commit") {
-        return Ok(Some(Found { name: given("branch"), tag: None, sha }));
+        return Ok(Some(Reference { name: given("branch"), tag: None, sha }));
     }
     let (name, full) = if let Some(name) = given("name") {
         let full = name.strip_suffix("^{}").unwrap_or(&name).to_owned();
@@ -160,7 +161,7 @@ fn found(recorded: &Recorded) -> Result<Option<Found>, Fault> {
         (branch.clone(), format!("refs/heads/{branch}"))
     };
     let tag = full.strip_prefix("refs/tags/").map(str::to_owned);
-    Ok(references.get(&full).map(|sha| Found { name: Some(name), tag, sha: sha.clone() }))
+    Ok(references.get(&full).map(|sha| Reference { name: Some(name), tag, sha: sha.clone() }))
 }
 
 /// The references that the header of a bundle lists, by their full name.

@@ -31,7 +31,8 @@ fn told(recorded: &Recorded) -> Result<Result<String, String>, super::Fault> {
         let why = "failed to load keyring: open keyring: no such file or directory";
         return Ok(Err(why.to_owned()));
     }
-    let (chart, provenance) = (recorded.file(file)?, recorded.file(&beside)?);
+    let chart = recorded.file(file)?;
+    let provenance = recorded.file(&beside)?;
     let verified = verify(file, &chart, &provenance, &recorded.file("keyring")?, NOW);
     Ok(verified.map(|it| shown(&it)).map_err(|refused| refused.to_string()))
 }

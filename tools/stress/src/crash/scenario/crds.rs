@@ -28,7 +28,7 @@ pub(in crate::crash) struct Definitions {
 const OBJECTS: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
 
 /// How long a definition may take until its objects can be created.
-const SERVED: Duration = Duration::from_secs(20);
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Scenario for Definitions {
     const NAME: &'static str = "crds";
@@ -136,7 +136,7 @@ impl Definitions {
 /// Creates the objects of a user, which are stored in the version that is dropped later, and returns their uids. No client
 /// writes that version any more.
 async fn make(story: &Story, group: &str) -> anyhow::Result<BTreeMap<String, String>> {
-    let deadline = Instant::now() + SERVED;
+    let deadline = Instant::now() + ESTABLISH_TIMEOUT;
     let mut made = BTreeMap::new();
     for (at, name) in OBJECTS.into_iter().enumerate() {
         let object = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget",

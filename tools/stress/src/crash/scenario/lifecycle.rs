@@ -20,10 +20,10 @@ use crate::ownership::{Owner, kind};
 pub(in crate::crash) struct Lifecycles;
 
 /// The phases of all acts: three of the installation, three of each upgrade, two of the rollback, two of the removal.
-const EVENTS: usize = 13;
+const EVENT_COUNT: usize = 13;
 
 /// The operations of all acts: an installation, two upgrades, the tests of these three, a rollback, a removal.
-const AUDITS: usize = 8;
+const AUDIT_COUNT: usize = 8;
 
 impl Scenario for Lifecycles {
     const NAME: &'static str = "lifecycle";
@@ -42,7 +42,7 @@ impl Scenario for Lifecycles {
     /// There is one event for each phase of each operation and one audit for each operation, and each is created once.
     fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
         let mut problems = Vec::new();
-        for (plural, wanted) in [("lifecycleevents", EVENTS), ("releaseaudits", AUDITS)] {
+        for (plural, wanted) in [("lifecycleevents", EVENT_COUNT), ("releaseaudits", AUDIT_COUNT)] {
             let counts = stage.story.creations(&[plural])?;
             if counts.len() != wanted {
                 let found = counts.len();

@@ -35,7 +35,7 @@ fn however_a_reader_ends_that_is_no_success_it_is_told() {
     fs::write(folder.path().join("at"), "7").unwrap();
     let ended = |script: &str| {
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        follow(&mut child, folder.path(), SLOWEST).unwrap()
+        follow(&mut child, folder.path(), CPU_TIME_LIMIT).unwrap()
     };
     assert_eq!(ended("exit 0"), None);
     assert_eq!(ended("exit 101"), Some("exit status: 101".to_owned()));
