@@ -31,7 +31,7 @@ pub(super) enum Origin {
     /// The artifact of a source.
     Artifact {
         source: Node,
-        artifact: Artifact,
+        artifact: Box<Artifact>,
         /// Whether it is in another process' store.
         is_elsewhere: bool,
     },
@@ -186,7 +186,7 @@ impl<K: Model> Session<K> {
         let artifact = resolve::artifact(&self.context, own, source, retry_at)?;
         let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
         let source = resolve::source_node(own, source);
-        Ok(Origin::Artifact { source, artifact, is_elsewhere })
+        Ok(Origin::Artifact { source, artifact: Box::new(artifact), is_elsewhere })
     }
 
     /// The files of an origin, and the helmfile among them. What an address names is fetched again if this run has not
