@@ -25,7 +25,6 @@ mod install;
 mod kind;
 mod logs;
 mod migrate;
-mod operator;
 mod operators;
 mod output;
 #[cfg(test)]

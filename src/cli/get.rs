@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind::{self, Target};
-use super::operator;
+use super::operators;
 use super::output::{Format, Shape, Writer};
 use super::place::{Scope, Site, say_left_out};
 use super::row::Row;
@@ -251,7 +251,7 @@ async fn list(
         if let Some(text) = selector.and_then(|it| it.unsaid(silent.get())) {
             say(Mark::Warning, &text);
         }
-        if let Some(text) = operator::absence(&site.cluster, jiff::Timestamp::now()).await {
+        if let Some(text) = operators::absence(&site.cluster, jiff::Timestamp::now()).await {
             say(Mark::Warning, &text);
         }
     }

@@ -1,7 +1,10 @@
 //! Which operators of these APIs are in a cluster, and which of them act: what is asked before one is added or taken away.
 //!
 //! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
-//! controller outside of the cluster has. Elsewhere: who may act beside whom (`cluster::candidate`).
+//! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`absence`), who may act beside
+//! whom (`cluster::candidate`).
+
+mod absence;
 
 use std::collections::BTreeSet;
 
@@ -9,15 +12,19 @@ use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
+pub(super) use self::absence::absence;
 use super::check::OURS;
 use super::install::name;
 use crate::cluster::candidate::{COMPONENT, FLUX, REPLACED, controller_of, controller_of_lease};
+use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
 
 /// Where nodes have their Leases, one each.
 const NODES: &str = "metadata.namespace!=kube-node-lease";
 /// What the names of windlass's Leases begin with.
 const OWN_LEASE: &str = "windlass-leader-election";
+/// By how much clocks may differ, in seconds: a Lease that ran out so recently counts as held.
+const CLOCK_SKEW_SECONDS: i64 = 5;
 
 /// Who serves these APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,12 +166,17 @@ impl Operator {
     }
 }
 
+/// Where Leases are; none if the cluster has no such kind.
+async fn lease_resource(cluster: &Cluster) -> Result<Option<Resource>, ClusterError> {
+    match cluster.resource(&Gvk::new("coordination.k8s.io/v1", "Lease")).await {
+        Err(ClusterError::NoSuchKind { .. }) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// All Leases but those of nodes.
 async fn leases(cluster: &Cluster) -> Result<Vec<Object>, ClusterError> {
-    let resource = match cluster.resource(&Gvk::new("coordination.k8s.io/v1", "Lease")).await {
-        Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
-        found => found?,
-    };
+    let Some(resource) = lease_resource(cluster).await? else { return Ok(Vec::new()) };
     let (mut found, mut from) = (Vec::new(), None);
     loop {
         let part = cluster.list_part(&resource, "", ("", NODES), from.as_deref()).await?;
@@ -206,9 +218,14 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
 fn holder(lease: &Object, now: Timestamp) -> Option<&str> {
     let spec = lease.get("spec")?;
     let holder = spec["holderIdentity"].as_str().filter(|it| !it.is_empty())?;
-    let renewed: Timestamp = spec["renewTime"].as_str()?.parse().ok()?;
-    let lasts = SignedDuration::from_secs(spec["leaseDurationSeconds"].as_i64().unwrap_or(0));
-    (now.duration_since(renewed) < lasts).then_some(holder)
+    let lasts = spec["leaseDurationSeconds"].as_i64().unwrap_or(0);
+    let lasts = SignedDuration::from_secs(lasts.saturating_add(CLOCK_SKEW_SECONDS));
+    (now.duration_since(renewed(lease)?) <= lasts).then_some(holder)
+}
+
+/// When a Lease was renewed last.
+fn renewed(lease: &Object) -> Option<Timestamp> {
+    lease.get("spec")?["renewTime"].as_str()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::complete;
 use super::connection::print;
 use super::facts::Facts;
 use super::kind::{self, Target};
-use super::operator;
+use super::operators;
 use super::output::{ReportFormat, report};
 use super::place::{Scope, Site};
 use super::table::{Colour, Screen, age, clean, cut};
@@ -97,7 +97,7 @@ async fn explain(site: &Site, target: &Target) -> anyhow::Result<Why> {
     facts.knows(&target.resource, object);
     let mut why = facts.explain(&id).await?;
     if cause::related::is_reconciled(&id) {
-        let absence = operator::absence(&site.cluster, jiff::Timestamp::now());
+        let absence = operators::absence(&site.cluster, jiff::Timestamp::now());
         why.remarks.extend(absence.await);
     }
     Ok(why)

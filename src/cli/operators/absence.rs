@@ -1,29 +1,26 @@
 //! Whether an operator acts, as far as its Leases tell: what a status says may be old where none does.
 //!
 //! Nothing is concluded from a Lease that is absent or may not be read: windlass takes none without leader election, and may
-//! have another namespace. Elsewhere: the Leases (`cluster::candidate`), checking an installation (`check.rs`).
+//! have another namespace. Elsewhere: every operator of a cluster ([`super`]), checking an installation (`check.rs`).
 
-use objects::{Gvk, Object};
-use reconcile::Time;
-use serde_json::Value;
+use jiff::Timestamp;
+use objects::Object;
 
+use super::{OWN_LEASE, holder, lease_resource, renewed};
 use crate::cluster::Cluster;
 
 /// The namespace where an installation is by default, as the environment of all commands has it.
 const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");
 
 /// Leases of which an operator that applies objects holds one: windlass, or the controllers of Flux.
-const LEASES: [&str; 3] = [
-    "windlass-leader-election",
-    "kustomize-controller-leader-election",
-    "helm-controller-leader-election",
-];
+const LEASES: [&str; 3] =
+    [OWN_LEASE, "kustomize-controller-leader-election", "helm-controller-leader-election"];
 
 /// Which Lease is held no longer; none if an operator holds one, or nothing is known.
-pub(super) async fn absence(cluster: &Cluster, now: Time) -> Option<String> {
+pub(in crate::cli) async fn absence(cluster: &Cluster, now: Timestamp) -> Option<String> {
     let namespace = std::env::var(NAMESPACE.0).ok().filter(|it| !it.is_empty());
     let namespace = namespace.unwrap_or_else(|| NAMESPACE.1.to_owned());
-    let resource = cluster.resource(&Gvk::new("coordination.k8s.io/v1", "Lease")).await.ok()?;
+    let resource = lease_resource(cluster).await.ok()??;
     let reads = LEASES.map(|name| cluster.get(&resource, &namespace, name));
     let leases = futures::future::join_all(reads).await;
     let leases: Vec<Object> = leases.into_iter().filter_map(|it| it.ok().flatten()).collect();
@@ -31,18 +28,8 @@ pub(super) async fn absence(cluster: &Cluster, now: Time) -> Option<String> {
 }
 
 /// The same of Leases that were read.
-fn judged(leases: &[Object], now: Time) -> Option<String> {
-    let renewed =
-        |lease: &Object| -> Option<Time> { lease.get("spec")?["renewTime"].as_str()?.parse().ok() };
-    let is_held = |lease: &Object| {
-        let spec = lease.get("spec").unwrap_or(&Value::Null);
-        let length = spec["leaseDurationSeconds"].as_i64().unwrap_or_default();
-        let has_holder = spec["holderIdentity"].as_str().is_some_and(|it| !it.is_empty());
-        let age = renewed(lease).map(|at| now.duration_since(at).as_secs());
-        // Clocks differ a little.
-        has_holder && age.is_some_and(|age| age <= length.saturating_add(5))
-    };
-    if leases.iter().any(is_held) {
+fn judged(leases: &[Object], now: Timestamp) -> Option<String> {
+    if leases.iter().any(|lease| holder(lease, now).is_some()) {
         return None;
     }
     let last = leases.iter().max_by_key(|it| renewed(it))?;

@@ -14,7 +14,7 @@ use super::Args;
 use crate::cli::connection::print;
 use crate::cli::facts::Facts;
 use crate::cli::kind::{self, Target};
-use crate::cli::operator;
+use crate::cli::operators;
 use crate::cli::output::report;
 use crate::cli::place::{Site, say_left_out};
 use crate::cli::table::{Colour, Screen, age, clean, cut};
@@ -85,7 +85,7 @@ pub(super) async fn run(site: Site, args: &Args, targets: &[Target]) -> anyhow::
         whys.push(facts.explain(id).await?);
     }
     overview.take(whys);
-    overview.remarks.extend(operator::absence(&site.cluster, now).await);
+    overview.remarks.extend(operators::absence(&site.cluster, now).await);
     if report(&overview, args.output)?.is_none() {
         print(&overview.screen(&site.namespace, Screen::of_stdout(), now))?;
     }
