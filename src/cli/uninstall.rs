@@ -307,7 +307,7 @@ async fn delete(cluster: &Cluster, object: &Object, dry_run: bool) -> anyhow::Re
     }
     let resource = cluster.resource(&object.gvk()).await?;
     cluster
-        .delete(&resource, object.namespace(), object.name(), object.uid())
+        .delete_unmanaged(&resource, object.namespace(), object.name(), object.uid())
         .await
         .with_context(|| id.clone())?;
     say(Mark::Success, &format!("{id} deleted"));

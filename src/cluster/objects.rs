@@ -3,6 +3,7 @@
 use http::{Method, Request};
 use objects::{Gvk, Object};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reconcile::RemovalPermit;
 use serde_json::{Value, json};
 
 use super::discovery::Resource;
@@ -473,43 +474,60 @@ impl Cluster {
         self.merge_patch(resource, place, patch, &format!("{manager}&dryRun=All")).await
     }
 
-    /// Deletes an object with background propagation, only if it is still the one that was read.
+    /// Deletes an object that nobody manages by us, with background propagation, only if it is still the one that was read.
+    ///
+    /// No gate is asked about: what windlass keeps for itself (Secrets of Helm's records and of exports, audits, incidents,
+    /// events of lifecycles, the HelmChart of a HelmRelease, the ExternalArtifact of an HTTPArchive), the object of a hook,
+    /// which belongs to the operation that creates it and is deleted by Helm's policy, and what the user of a command names.
+    /// A test lists the files that do so (`xtask/src/tidy/removals.rs`). Anything else takes [`Cluster::delete_managed`].
     ///
     /// # Errors
     /// The server's refusal; an object that is gone already is no error.
-    pub(crate) async fn delete(
+    pub(crate) async fn delete_unmanaged(
         &self,
         resource: &Resource,
         namespace: &str,
         name: &str,
         uid: &str,
     ) -> Result<(), ClusterError> {
-        self.delete_with(resource, namespace, name, uid, "Background").await
+        self.delete_read(resource, (namespace, name), uid, "Background").await
     }
 
-    /// The same, with another propagation: `Background`, `Foreground` or `Orphan`.
+    /// Deletes an object that is applied by us, only if it is still the one that was read. The propagation is `Background`,
+    /// `Foreground` or `Orphan`.
     ///
     /// # Errors
     /// The server's refusal; an object that is gone already is no error.
-    pub(crate) async fn delete_with(
+    pub(crate) async fn delete_managed(
+        &self,
+        _: RemovalPermit,
+        resource: &Resource,
+        live: &Object,
+        propagation: &str,
+    ) -> Result<(), ClusterError> {
+        let place = (live.namespace(), live.name());
+        self.delete_read(resource, place, live.uid(), propagation).await
+    }
+
+    async fn delete_read(
         &self,
         resource: &Resource,
-        namespace: &str,
-        name: &str,
+        place: (&str, &str),
         uid: &str,
         propagation: &str,
     ) -> Result<(), ClusterError> {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": propagation, "preconditions": {"uid": uid}});
-        self.delete_by(resource, (namespace, name), &options).await
+        self.delete_by(resource, place, &options).await
     }
 
-    /// Deletes an object only if it is still as it was read.
+    /// Deletes an object that is applied by us, only if it is still as it was read.
     ///
     /// # Errors
     /// The server's refusal, which is a conflict if the object has changed; an object that is gone already is no error.
     pub(crate) async fn delete_unchanged(
         &self,
+        _: RemovalPermit,
         resource: &Resource,
         object: &Object,
         propagation: &str,

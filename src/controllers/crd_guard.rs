@@ -17,6 +17,7 @@ pub(crate) mod survey;
 
 use crdguard::Verdict;
 use objects::{Gvk, Object};
+use reconcile::RemovalPermit;
 use serde_json::Value;
 
 use self::claims::Mark;
@@ -230,6 +231,7 @@ impl<'a> Guard<'a> {
     /// exported.
     pub(crate) async fn remove(
         &self,
+        permit: RemovalPermit,
         live: &Object,
         manager: &str,
         mine: &[Mark],
@@ -238,8 +240,7 @@ impl<'a> Guard<'a> {
         let theirs = &self.target.cluster;
         if self.is_off() || !is_definition(live) {
             let resource = theirs.resource(&live.gvk()).await?;
-            let (namespace, name, uid) = (live.namespace(), live.name(), live.uid());
-            theirs.delete_with(&resource, namespace, name, uid, propagation).await?;
+            theirs.delete_managed(permit, &resource, live, propagation).await?;
             return Ok(Removal::Deleted);
         }
         let site = export::Site {
@@ -250,7 +251,7 @@ impl<'a> Guard<'a> {
         };
         let (ours, is_trusted) = (self.target.as_ourselves(), self.is_trusted());
         let removing =
-            Removing { ours, theirs, live, manager, mine, propagation, is_trusted, site };
+            Removing { ours, theirs, live, manager, mine, propagation, is_trusted, permit, site };
         removing.run().await
     }
 

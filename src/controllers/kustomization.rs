@@ -36,12 +36,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{DependencyState, Edge, Facts, Node, READY, Rest, Retries, Time, reason};
+use reconcile::{
+    DependencyState, Edge, Facts, Node, READY, RemovalCause, Rest, Retries, Time, reason,
+};
 use tree::Trace;
 
 use self::audit::{About, Attempts};
 use self::build::Built;
-use self::held::{Held, Stopped};
+use self::held::{Held, Passed, Stopped};
 use self::inputs::Inputs;
 use self::retry::{Judged, LastApplied};
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
@@ -390,12 +392,12 @@ impl Session {
         let is_correction = self.is_applied(object, &judged);
         let held = (!is_correction).then(|| Held::build(self, object, &judged));
         self.dismiss_events(object, held.as_ref()).await;
-        let answers = match &held {
+        let passed = match &held {
             Some(held) => self.pass_before(object, held).await,
-            None => Ok(Vec::new()),
+            None => Ok(Passed::of_correction()),
         };
-        let answers = match answers {
-            Ok(answers) => answers,
+        let passed = match passed {
+            Ok(passed) => passed,
             Err(stopped) => return self.not_begun(object, &judged, stopped).await,
         };
         let (healthy, contests) = {
@@ -412,6 +414,7 @@ impl Session {
         let wishes = Wishes {
             verify,
             force: object.spec.force,
+            removal: RemovalCause::Pruned,
             await_end: false,
             health_versions: wish.health_versions.iter().cloned().collect(),
             expressions: self.expressions.clone(),
@@ -423,9 +426,11 @@ impl Session {
             ignore: wish.ignore.clone(),
             retry_at: self.in_future(timeouts.retry),
         };
-        let (mut ended, done) = self.drive(object, wish.desired.clone(), wishes, target).await;
+        let (mut ended, done) =
+            self.drive(&passed, object, wish.desired.clone(), wishes, target).await;
         let (cluster, known) = (&target.cluster, self.failed_wait(&judged));
         culprit::complete(&mut ended.rest, cluster, &wish.secrets, known).await;
+        let answers = passed.into_answers();
         let answers = match held.filter(|_| is_at_end(&ended.rest)) {
             Some(held) => match self.pass_after(object, &held, answers).await {
                 Ok(answers) => answers,
@@ -516,6 +521,7 @@ impl Session {
 
     async fn drive(
         &self,
+        _: &Passed,
         object: &Arc<Kustomization>,
         desired: Arc<Desired>,
         wishes: Wishes,

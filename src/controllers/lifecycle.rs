@@ -451,7 +451,7 @@ pub(crate) async fn dismiss(context: &Context, namespace: &str, over: &[Dismisse
                 tracing::debug!(namespace, name, error = %error, "a LifecycleEvent is not cancelled");
             }
         }
-        match context.cluster.delete(&events, namespace, name, uid).await {
+        match context.cluster.delete_unmanaged(&events, namespace, name, uid).await {
             Ok(()) => {
                 let gone = table.remove(namespace, name, uid);
                 context.shared::<Handlers>().event_changed(gone.as_deref(), None);

@@ -22,6 +22,14 @@ pub(crate) fn state<K: Controlled>(object: &K, now: Time) -> Option<WindowState>
     WindowState::of(now, |key| object.annotations().get(key).map(String::as_str))
 }
 
+/// From when on an object's windows are closed; `None` if none is, or it has none. An invalid window is closed.
+pub(crate) fn closes<K: Controlled>(object: &K, now: Time) -> Option<Time> {
+    match state(object, now)? {
+        WindowState::Open { until, .. } => until,
+        WindowState::Closed { .. } | WindowState::Invalid { .. } => Some(Time::MIN),
+    }
+}
+
 fn schedule_times<K: Resource>(object: &K) -> Option<Result<ScheduleTimes, Mark>> {
     let text = object.annotations().get(SCHEDULE_ANNOTATION)?;
     Some(ScheduleTimes::parse(text).map_err(|error| Mark {

@@ -82,3 +82,17 @@ async fn only_wait_for_termination_outlasts_its_objects() -> Result<()> {
     let_go(&story, "leaves").await?;
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_kustomization_leaves_its_objects_behind() -> Result<()> {
+    let story = Story::with_windlass("objects-left").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = Target::kustomization("app");
+    story.kustomization("app", "app", json!({"deletionPolicy": "Delete"})).await?;
+    story.await_ready(&app).await?;
+    story.merge(&app, json!({"spec": {"suspend": true}})).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, SOON).await?;
+    story.await_value("a", "1").await?;
+    story.end().await
+}

@@ -1,7 +1,9 @@
-//! Whether something that an object manages may be removed now: the one gate of every path that prunes, uninstalls or
-//! deletes it with the object.
+//! Whether something that an object manages may be removed now: the one gate of every path that prunes, uninstalls, recreates
+//! or deletes it with the object.
 //!
-//! Elsewhere: lifecycles, which are asked when the removal begins (engine `lifecycle`), what a window is (`window.rs`).
+//! The functions of the program that delete managed objects take a [`RemovalPermit`], which only this gate makes.
+//! Elsewhere: lifecycles, which are asked before anything is deleted (engine `lifecycle`; the tasks of an operation on a
+//! release, the run of a Kustomization), what a window is (`window.rs`).
 
 use crate::Time;
 
@@ -13,6 +15,22 @@ pub enum RemovalCause {
     OwnerDeleted,
     /// It is no longer among what the object applies.
     Pruned,
+    /// It is created again at once, because a field that cannot be changed is to change.
+    Recreated,
+    /// It is what a failed operation left behind.
+    Remediated,
+    /// The operation that removes it was permitted, and comes to its end.
+    UnderWay,
+}
+
+impl RemovalCause {
+    /// Whether a closed window holds a removal for this cause.
+    fn waits_for_window(self) -> bool {
+        match self {
+            Self::Pruned | Self::Recreated => true,
+            Self::OwnerDeleted | Self::Remediated | Self::UnderWay => false,
+        }
+    }
 }
 
 /// What a removal has to be asked about.
@@ -22,7 +40,7 @@ pub struct RemovalGate {
     pub cause: RemovalCause,
     /// Whether the object is suspended.
     pub is_owner_suspended: bool,
-    /// Whether what is to be removed is suspended by itself.
+    /// Whether what is to be removed is suspended by itself, or marked to be kept.
     pub is_suspended: bool,
     /// From when on the windows of the object are closed.
     pub closes: Option<Time>,
@@ -37,7 +55,11 @@ pub enum RemovalRefused {
     WindowClosed,
 }
 
-/// Permission to remove an object. Functions that remove take one, and only [`RemovalGate::permit`] creates it.
+/// Permission to remove an object. Functions that remove take one, and only [`RemovalGate`] creates it.
+///
+/// ```compile_fail
+/// let permit = reconcile::RemovalPermit { cause: reconcile::RemovalCause::Pruned };
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalPermit {
     cause: RemovalCause,
@@ -55,17 +77,27 @@ impl RemovalGate {
     /// Whether the removal may begin at `now`.
     ///
     /// # Errors
-    /// Why not. What has begun comes to its end and is not asked about again. A deletion of the object waits for no window.
+    /// Why not. A deletion of the object waits for no window, nor does what undoes a failure.
     pub fn permit(self, now: Time) -> Result<RemovalPermit, RemovalRefused> {
         let Self { cause, is_owner_suspended, is_suspended, closes } = self;
         let is_closed = closes.is_some_and(|at| at <= now);
+        if cause == RemovalCause::UnderWay {
+            return Ok(Self::permit_under_way());
+        }
         if is_owner_suspended || is_suspended {
             return Err(RemovalRefused::Suspended);
         }
-        match cause {
-            RemovalCause::Pruned if is_closed => Err(RemovalRefused::WindowClosed),
-            RemovalCause::Pruned | RemovalCause::OwnerDeleted => Ok(RemovalPermit { cause }),
+        match is_closed && cause.waits_for_window() {
+            true => Err(RemovalRefused::WindowClosed),
+            false => Ok(RemovalPermit { cause }),
         }
+    }
+
+    /// The permission of an operation that a journal shows to be under way: it was asked when it began, comes to its end and
+    /// is not asked again.
+    #[must_use]
+    pub fn permit_under_way() -> RemovalPermit {
+        RemovalPermit { cause: RemovalCause::UnderWay }
     }
 }
 
@@ -75,21 +107,32 @@ mod tests {
 
     use super::*;
 
+    const CAUSES: [RemovalCause; 5] = [
+        RemovalCause::OwnerDeleted,
+        RemovalCause::Pruned,
+        RemovalCause::Recreated,
+        RemovalCause::Remediated,
+        RemovalCause::UnderWay,
+    ];
+
     #[test]
-    fn every_removal_asks_both_suspensions_and_pruning_asks_windows() {
+    fn every_removal_that_begins_asks_both_suspensions_and_most_ask_windows() {
         let now = Time::UNIX_EPOCH;
         let later = now.saturating_add(Duration::from_secs(1)).unwrap();
-        for cause in [RemovalCause::Pruned, RemovalCause::OwnerDeleted] {
+        for cause in CAUSES {
             for is_owner_suspended in [false, true] {
                 for is_suspended in [false, true] {
                     for closes in [None, Some(now), Some(later)] {
                         let gate = RemovalGate { cause, is_owner_suspended, is_suspended, closes };
-                        let expected = match (is_owner_suspended || is_suspended, cause, closes) {
-                            (true, ..) => Err(RemovalRefused::Suspended),
-                            (false, RemovalCause::Pruned, Some(at)) if at == now => {
+                        let asks_windows =
+                            matches!(cause, RemovalCause::Pruned | RemovalCause::Recreated);
+                        let expected = match (is_owner_suspended || is_suspended, closes) {
+                            _ if cause == RemovalCause::UnderWay => Ok(cause),
+                            (true, _) => Err(RemovalRefused::Suspended),
+                            (false, Some(at)) if at == now && asks_windows => {
                                 Err(RemovalRefused::WindowClosed)
                             }
-                            (false, ..) => Ok(cause),
+                            (false, _) => Ok(cause),
                         };
                         assert_eq!(
                             gate.permit(now).map(RemovalPermit::cause),

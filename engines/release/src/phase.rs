@@ -99,8 +99,19 @@ impl Gates {
                 RemovalRefused::Suspended => reason::SUSPENDED,
                 RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
             },
-            subject: Phase::Begin(Action::Uninstall).subject(),
+            subject: Phase::Begin(removal_of(self.removal)).subject(),
         })
+    }
+}
+
+/// The action that removes a release for a cause.
+pub(crate) fn removal_of(cause: RemovalCause) -> Action {
+    match cause {
+        RemovalCause::Remediated => Action::UninstallRemediation,
+        RemovalCause::OwnerDeleted
+        | RemovalCause::Pruned
+        | RemovalCause::Recreated
+        | RemovalCause::UnderWay => Action::Uninstall,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::decide::{Decision, Drift, State, StateError, decide, state};
 use crate::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
 use crate::journal::{Action, Journal};
 use crate::operation::{self, Live, Next, Outcome, Removal, Task, Write};
-use crate::phase::{Gates, Held, Phase};
+use crate::phase::{Held, Phase};
 use crate::record::{Record, Status as Life};
 use crate::revisions::{Revision, Revisions};
 use crate::settings::{Desired, DriftMode};
@@ -427,7 +427,9 @@ impl Run<'_> {
                 return self.failed(status::UNINSTALL_FAILED, text);
             }
             let unknown = self.unless_known(Action::Uninstall);
-            return unknown.unwrap_or_else(|| self.begin_removal(&last.record, changed));
+            // That another release takes its place was asked about as a phase of its own.
+            let cause = changed.map_or(self.desired.gates.removal, |_| RemovalCause::Pruned);
+            return unknown.unwrap_or_else(|| self.begin_removal(&last.record, cause, status));
         }
         match changed {
             Some(_) => Verdict::Act(vec![self.tell(Report::of(account::forgotten(status)))]),
@@ -438,18 +440,6 @@ impl Run<'_> {
                 );
                 Verdict::Rest(Rest::Settled(status::UNINSTALL_SUCCEEDED, text))
             }
-        }
-    }
-
-    /// The removal of a release begins, if nothing holds it.
-    fn begin_removal(&self, last: &Record, changed: Option<TargetChange>) -> Verdict<Step> {
-        let Desired { gates, suspended, .. } = self.desired;
-        // That another release takes its place was asked about as a phase of its own.
-        let removal = if changed.is_some() { RemovalCause::Pruned } else { gates.removal };
-        let gates = Gates { removal, ..*gates };
-        match gates.permit_removal(*suspended, self.observed.now) {
-            Ok(permit) => self.begin_uninstall(permit, last, &self.observed.status),
-            Err(held) => self.resting_held(held),
         }
     }
 
@@ -477,8 +467,8 @@ impl Run<'_> {
         if self.observed.ran.has_remediated() {
             return Ok(self.dismissal(None).unwrap_or_else(|| self.after_remediation(status)));
         }
-        if let Some((action, record)) = self.half_removed() {
-            return Ok(self.begin_on(action, record, status));
+        if let Some(record) = self.half_removed() {
+            return Ok(self.begin_removal(record, RemovalCause::Remediated, status));
         }
         let state = state(desired, status, revisions, drift.as_ref())?;
         if let Some(record) = self.adoptable(&state, status, forced)? {
@@ -568,11 +558,10 @@ impl Run<'_> {
     /// A remediation that failed and left a release behind that is neither there nor gone.
     ///
     /// Differs(flux): there nothing but a person helps, since no action knows what to do with such a record.
-    fn half_removed(&self) -> Option<(Action, &Record)> {
+    fn half_removed(&self) -> Option<&Record> {
         let (revision, journal) = own(self.desired, &self.observed.revisions)?;
         let is_half = revision.record.info.status == Life::Uninstalling;
-        (is_half && journal.action.is_removal())
-            .then_some((Action::UninstallRemediation, revision.record.as_ref()))
+        (is_half && journal.action.is_removal()).then_some(revision.record.as_ref())
     }
 
     /// Whether the last revision failed only because it was stopped.

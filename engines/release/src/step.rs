@@ -6,6 +6,7 @@
 //! Elsewhere: when a step is due ([`crate::plan`]).
 
 use lifecycle::{Ask, Dismissed};
+use reconcile::RemovalPermit;
 
 use crate::journal::{Action, Propagation};
 use crate::operation::Write;
@@ -72,6 +73,8 @@ pub enum Step {
         base: Option<i64>,
         /// The operation.
         operation: String,
+        /// For what only `base` has.
+        permit: RemovalPermit,
     },
     /// Deletes the objects of the record but those that are to be kept ([`crate::removal`]).
     Delete {
@@ -81,6 +84,8 @@ pub enum Step {
         propagation: Propagation,
         /// The operation.
         operation: String,
+        /// What the gate gave for them.
+        permit: RemovalPermit,
     },
     /// Deletes what an operation created that failed; not there is well, too.
     CleanUp {
@@ -88,6 +93,8 @@ pub enum Step {
         created: Vec<String>,
         /// The operation.
         operation: String,
+        /// What the gate gave for them.
+        permit: RemovalPermit,
     },
     /// Deletes records, in this order.
     Purge {

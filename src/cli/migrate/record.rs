@@ -146,7 +146,7 @@ impl Record {
         }
         let resource = cluster.resource(&Gvk::new("v1", "ConfigMap")).await?;
         if let Some(found) = cluster.get(&resource, namespace, NAME).await? {
-            cluster.delete(&resource, namespace, NAME, found.uid()).await?;
+            cluster.delete_unmanaged(&resource, namespace, NAME, found.uid()).await?;
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ async fn put_back(cluster: &Cluster, object: Object) -> anyhow::Result<()> {
     let resource = cluster.resource(&object.gvk()).await?;
     if let Some(found) = cluster.get(&resource, object.namespace(), object.name()).await? {
         cluster
-            .delete(&resource, object.namespace(), object.name(), found.uid())
+            .delete_unmanaged(&resource, object.namespace(), object.name(), found.uid())
             .await
             .with_context(|| id.clone())?;
     }

@@ -145,7 +145,7 @@ async fn sweep(
             let stored = archive.store(audit, created).await;
             stored.map_err(|error| SweepError::Archive(format!("{namespace}/{name}"), error))?;
         }
-        Ok(cluster.delete(audits, &namespace, &name, &uid).await?)
+        Ok(cluster.delete_unmanaged(audits, &namespace, &name, &uid).await?)
     };
     delete_all(gone, refused, delete).await
 }

@@ -346,7 +346,9 @@ impl Job<'_> {
         let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
         for secret in made {
             let (namespace, name, uid) = (secret.namespace(), secret.name(), secret.uid());
-            if let Err(error) = self.cluster.delete(&secrets(), namespace, name, uid).await {
+            if let Err(error) =
+                self.cluster.delete_unmanaged(&secrets(), namespace, name, uid).await
+            {
                 tracing::warn!(namespace, name, error = %error, "failed to delete part of an export that was given up");
             }
         }

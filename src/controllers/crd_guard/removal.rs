@@ -6,6 +6,7 @@
 //! Elsewhere: who else has it (`claims`), its objects (`survey`, `export`).
 
 use objects::Object;
+use reconcile::RemovalPermit;
 
 use super::Removal;
 use super::claims::{self, Mark};
@@ -33,6 +34,8 @@ pub(super) struct Removing<'a> {
     pub(super) propagation: &'a str,
     /// Whether a confirmation counts.
     pub(super) is_trusted: bool,
+    /// What the gate gave for it.
+    pub(super) permit: RemovalPermit,
     /// Where an export is stored.
     pub(super) site: Site<'a>,
 }
@@ -110,7 +113,7 @@ impl Removing<'_> {
         let is_named = !objects.is_none() && super::may_list(self.theirs, now).await;
         users.extend(objects.text(is_named));
         if users.is_empty() {
-            let deleted = self.theirs.delete_unchanged(crds, now, self.propagation).await;
+            let deleted = self.delete(crds, now).await;
             return Attempt::of(deleted, Removal::Deleted);
         }
         let (name, uid) = (now.name(), now.uid());
@@ -121,6 +124,10 @@ impl Removing<'_> {
             users.join(" and ")
         );
         self.released(crds, now, text).await
+    }
+
+    async fn delete(&self, crds: &Resource, now: &Object) -> Result<(), ClusterError> {
+        self.theirs.delete_unchanged(self.permit, crds, now, self.propagation).await
     }
 
     /// Removes what says whose it is, so that no later prune deletes it.
@@ -155,7 +162,7 @@ impl Removing<'_> {
                 )));
             }
         };
-        let deleted = self.theirs.delete_unchanged(crds, now, self.propagation).await;
+        let deleted = self.delete(crds, now).await;
         Attempt::of(deleted, removal)
     }
 

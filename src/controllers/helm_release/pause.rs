@@ -12,7 +12,7 @@ use crds::helm::HelmRelease;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
-use reconcile::{Rest, Time, WindowState, reason};
+use reconcile::{Rest, reason};
 use release::Desired;
 use release::phase::Gates;
 use release::plan::is_under_way;
@@ -47,12 +47,7 @@ impl Session {
 
     /// What holds the release at its phases: windows.
     pub(super) fn gates(&self, object: &HelmRelease) -> Gates {
-        let closes = match window::state(object, self.began) {
-            None => None,
-            Some(WindowState::Open { until, .. }) => until,
-            Some(WindowState::Closed { .. } | WindowState::Invalid { .. }) => Some(Time::MIN),
-        };
-        Gates { closes, ..Gates::default() }
+        Gates { closes: window::closes(object, self.began), ..Gates::default() }
     }
 
     /// Whether an operation is under way, as the journal beside the newest record says: its run may have been lost. It is

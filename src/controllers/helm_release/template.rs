@@ -337,7 +337,7 @@ async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<
         return Ok(());
     }
     let resource = context.cluster.resource(&chart.gvk()).await?;
-    context.cluster.delete(&resource, &node.namespace, &node.name, chart.uid()).await?;
+    context.cluster.delete_unmanaged(&resource, &node.namespace, &node.name, chart.uid()).await?;
     announce(context, object, "HelmChartDeleted", format!("deleted HelmChart '{place}'"));
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
-use reconcile::{Node, RemovalPermit, Rest, Time, Wake, WindowState};
+use reconcile::{Node, RemovalPermit, Rest, Time, Wake};
 use release::phase::Gates;
 use release::{Desired, Origin};
 
@@ -473,12 +473,7 @@ impl<K: Model> Session<K> {
 
     /// What holds releases at their phases: windows.
     pub(super) fn gates(&self, object: &K) -> Gates {
-        let closes = match window::state(object, self.began) {
-            None => None,
-            Some(WindowState::Open { until, .. }) => until,
-            Some(WindowState::Closed { .. } | WindowState::Invalid { .. }) => Some(Time::MIN),
-        };
-        Gates { closes, ..Gates::default() }
+        Gates { closes: window::closes(object, self.began), ..Gates::default() }
     }
 }
 

@@ -169,7 +169,7 @@ pub(super) async fn withdraw(
         return Ok(());
     }
     let uid = external.uid().unwrap_or_default();
-    context.cluster.delete(&resource, &namespace, &name, &uid).await
+    context.cluster.delete_unmanaged(&resource, &namespace, &name, &uid).await
 }
 
 #[cfg(test)]

@@ -525,7 +525,7 @@ impl Book {
             }
             let uid = incident.uid().unwrap_or_default();
             let incidents = resource::<Incident>();
-            match self.context.cluster.delete(&incidents, &namespace, &name, &uid).await {
+            match self.context.cluster.delete_unmanaged(&incidents, &namespace, &name, &uid).await {
                 Ok(()) => drop(self.table.remove(&namespace, &name, &uid)),
                 Err(error) => self.refused(&namespace, &name, &error),
             }

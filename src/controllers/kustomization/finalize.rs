@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crds::kustomize::Kustomization;
 use lifecycle::Answer;
 use objects::Masking;
-use reconcile::{Rest, reason};
+use reconcile::{RemovalCause, Rest, reason};
 
 use super::held::{Held, Stopped};
 use super::wish::{self, Timeouts};
@@ -59,13 +59,17 @@ impl Session {
             self.dismiss_events(object, None).await;
             return Ok(Leaving::Done(object.clone()));
         }
-        if let Err(Stopped { rest, .. }) = self.pass_before(object, &held).await {
-            let ended = Ended::early(object, rest);
-            return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
-        }
+        let passed = match self.pass_before(object, &held).await {
+            Ok(passed) => passed,
+            Err(Stopped { rest, .. }) => {
+                let ended = Ended::early(object, rest);
+                return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
+            }
+        };
         let wishes = Wishes {
             verify: Verify::Drifted,
             force: false,
+            removal: RemovalCause::OwnerDeleted,
             await_end,
             health_versions: BTreeMap::new(),
             expressions: self.expressions.clone(),
@@ -86,7 +90,7 @@ impl Session {
             }
         };
         let nothing = Arc::new(wish::finalize(object, timeouts));
-        let (mut ended, done) = self.drive(object, nothing, wishes, &target).await;
+        let (mut ended, done) = self.drive(&passed, object, nothing, wishes, &target).await;
         let answers = match ended.rest.is_settled() {
             true => self.removed(object, &held, &mut ended).await,
             false => Vec::new(),

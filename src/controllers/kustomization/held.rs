@@ -102,6 +102,24 @@ pub(super) struct Stopped {
     pub(super) answers: Vec<Answer>,
 }
 
+/// Lifecycles let an attempt begin. What writes or deletes anything takes one.
+#[derive(Debug, Clone)]
+pub(super) struct Passed {
+    answers: Vec<Answer>,
+}
+
+impl Passed {
+    /// A correction of drift, which lifecycles do not hold.
+    pub(super) fn of_correction() -> Self {
+        Self { answers: Vec::new() }
+    }
+
+    /// What was answered.
+    pub(super) fn into_answers(self) -> Vec<Answer> {
+        self.answers
+    }
+}
+
 impl Session {
     /// Deletes events that belong to no present attempt; without one that is all of them.
     pub(super) async fn dismiss_events(&self, object: &Kustomization, held: Option<&Held>) {
@@ -122,12 +140,13 @@ impl Session {
         &self,
         object: &Kustomization,
         held: &Held,
-    ) -> Result<Vec<Answer>, Stopped> {
+    ) -> Result<Passed, Stopped> {
         if let Some(why) = held.lifecycles.unknown.clone() {
             let rest = Rest::Blocked(LIFECYCLES_UNKNOWN, why, Wake::default());
             return Err(Stopped { rest, answers: Vec::new() });
         }
-        self.pass(object, held, held.before()).await
+        let answers = self.pass(object, held, held.before()).await?;
+        Ok(Passed { answers })
     }
 
     /// Passes the phases after an attempt has done everything.

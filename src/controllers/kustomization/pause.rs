@@ -5,7 +5,10 @@
 use crds::Reconciled as _;
 use crds::kustomize::Kustomization;
 use kube::core::Resource as _;
-use reconcile::{Rest, Time, Wake, reason};
+use objects::Object;
+use reconcile::{
+    RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Rest, Time, Wake, reason,
+};
 
 use super::{Session, report, resolve};
 use crate::controllers::applier::Pending;
@@ -13,16 +16,44 @@ use crate::controllers::{hold, marks, window};
 
 /// Why a run that began has to stop before its next step.
 pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<Rest> {
-    if object.meta().deletion_timestamp.is_some() {
-        return None;
-    }
     let now = jiff::Timestamp::now();
+    let is_deleted = object.meta().deletion_timestamp.is_some();
     if hold::is_suspended(object, now) {
-        let text =
-            format!("suspended while applying revision {revision}, which continues on resume");
+        let text = match is_deleted {
+            true => "suspended while it is being deleted: what it applied stays".to_owned(),
+            false => {
+                format!("suspended while applying revision {revision}, which continues on resume")
+            }
+        };
         return Some(Rest::Blocked(reason::SUSPENDED, text, Wake::at(retry_at)));
     }
-    window::state(object, now)?.rest(&format!("the remainder of revision {revision}"))
+    // Deletion waits for no window.
+    let state = window::state(object, now).filter(|_| !is_deleted)?;
+    state.rest(&format!("the remainder of revision {revision}"))
+}
+
+/// What the gate of removals asks about objects of a Kustomization, but for what each of them says of itself.
+pub(super) fn removal_gate(object: &Kustomization, cause: RemovalCause, now: Time) -> RemovalGate {
+    RemovalGate {
+        cause,
+        is_owner_suspended: hold::is_suspended(object, now),
+        is_suspended: false,
+        closes: window::closes(object, now),
+    }
+}
+
+/// Whether an object may be removed that its Kustomization applied; one that its author marks to be kept is not pruned.
+///
+/// # Errors
+/// Why not.
+pub(super) fn permit_removal(
+    gate: RemovalGate,
+    live: &Object,
+    now: Time,
+) -> Result<RemovalPermit, RemovalRefused> {
+    // Parity(flux): an object is recreated also if it is not to be pruned.
+    let is_kept = gate.cause != RemovalCause::Recreated && apply::switches(live).skips_prune();
+    RemovalGate { is_suspended: is_kept, ..gate }.permit(now)
 }
 
 impl Session {
@@ -96,4 +127,98 @@ fn is_current(object: &Kustomization, revision: Option<&str>) -> bool {
     object.condition("Ready").is_some_and(|it| it.status == "True")
         && object.observed_generation() == object.meta().generation
         && revision.is_none_or(|revision| applied == Some(revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What may be in the way of a removal.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Obstacle {
+        None,
+        Suspended,
+        HoldExpired,
+        Kept,
+        WindowClosed,
+        WindowInvalid,
+    }
+
+    const OBSTACLES: [Obstacle; 6] = [
+        Obstacle::None,
+        Obstacle::Suspended,
+        Obstacle::HoldExpired,
+        Obstacle::Kept,
+        Obstacle::WindowClosed,
+        Obstacle::WindowInvalid,
+    ];
+
+    fn kustomization(obstacle: Obstacle, is_deleted: bool) -> Kustomization {
+        let annotations = match obstacle {
+            Obstacle::WindowClosed => json!({"windlass.dev/window": "0 0 30 6 * 1m"}),
+            Obstacle::WindowInvalid => json!({"windlass.dev/window": "never"}),
+            Obstacle::HoldExpired => json!({
+                "windlass.dev/suspended-by": "alice",
+                "windlass.dev/suspended-until": "1970-01-01T00:00:00Z",
+            }),
+            Obstacle::None | Obstacle::Suspended | Obstacle::Kept => json!({}),
+        };
+        let is_suspended = matches!(obstacle, Obstacle::Suspended | Obstacle::HoldExpired);
+        let deleted = if is_deleted { json!("1970-01-02T00:00:00Z") } else { Value::Null };
+        serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "namespace": "ns", "annotations": annotations, "deletionTimestamp": deleted},
+            "spec": {"interval": "10m", "prune": true, "suspend": is_suspended,
+                "sourceRef": {"kind": "GitRepository", "name": "r"}},
+        }))
+        .unwrap()
+    }
+
+    fn live(obstacle: Obstacle) -> Object {
+        let value = if obstacle == Obstacle::Kept { "disabled" } else { "enabled" };
+        let annotations = json!({"kustomize.toolkit.fluxcd.io/prune": value});
+        let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "c", "annotations": annotations}});
+        Object::new(manifest).unwrap()
+    }
+
+    #[test]
+    fn every_removal_of_a_kustomization_asks_about_everything_in_its_way() {
+        let now = Time::from_second(1_000_000).unwrap();
+        for cause in [RemovalCause::OwnerDeleted, RemovalCause::Pruned, RemovalCause::Recreated] {
+            for obstacle in OBSTACLES {
+                let is_deleted = cause == RemovalCause::OwnerDeleted;
+                let object = kustomization(obstacle, is_deleted);
+                let gate = removal_gate(&object, cause, now);
+                let permitted = permit_removal(gate, &live(obstacle), now);
+                let expected = match obstacle {
+                    Obstacle::None | Obstacle::HoldExpired => None,
+                    Obstacle::Suspended => Some(RemovalRefused::Suspended),
+                    Obstacle::Kept if cause == RemovalCause::Recreated => None,
+                    Obstacle::Kept => Some(RemovalRefused::Suspended),
+                    Obstacle::WindowClosed | Obstacle::WindowInvalid if is_deleted => None,
+                    Obstacle::WindowClosed | Obstacle::WindowInvalid => {
+                        Some(RemovalRefused::WindowClosed)
+                    }
+                };
+                assert_eq!(permitted.err(), expected, "{cause:?} {obstacle:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_stops_at_a_suspension_also_if_the_kustomization_is_being_deleted() {
+        let stopped = |obstacle, is_deleted| {
+            let rest = stop(&kustomization(obstacle, is_deleted), "main@sha1:1", Time::UNIX_EPOCH);
+            rest.map(|rest| rest.reason())
+        };
+        for is_deleted in [false, true] {
+            assert_eq!(stopped(Obstacle::Suspended, is_deleted), Some(reason::SUSPENDED));
+            assert_eq!(stopped(Obstacle::None, is_deleted), None);
+        }
+        assert!(stopped(Obstacle::WindowInvalid, false).is_some());
+        assert_eq!(stopped(Obstacle::WindowInvalid, true), None, "deletion waits for no window");
+    }
 }

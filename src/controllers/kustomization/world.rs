@@ -20,7 +20,7 @@ use apply::{
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Masking, Object, ObjectId};
-use reconcile::{Node, Rest, Time, Wake, reason};
+use reconcile::{Node, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
 
 use super::report::Progress;
 use crate::cluster::ClusterError;
@@ -95,6 +95,8 @@ pub(super) struct Wishes {
     pub(super) verify: Verify,
     /// `spec.force`.
     pub(super) force: bool,
+    /// Why objects are deleted that are not in the wish.
+    pub(super) removal: RemovalCause,
     /// The end of deleted objects is awaited.
     pub(super) await_end: bool,
     /// API versions of objects whose health is asked for by name.
@@ -295,6 +297,12 @@ impl World {
     fn stopped(&self) -> Option<Rest> {
         let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
         super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
+    }
+
+    /// What the gate of removals asks about the objects of this Kustomization, as it is now.
+    fn removal_gate(&self, cause: RemovalCause, now: Time) -> RemovalGate {
+        let seen = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name);
+        super::pause::removal_gate(&seen.unwrap_or_else(|| self.object()), cause, now)
     }
 
     /// Observes every manifest of a stage, some at a time.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::{Object, ObjectId};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{RemovalPermit, Rest, Wake, reason};
 use release::{Action, Record};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -183,6 +183,7 @@ impl<O: Owner> World<O> {
     /// The API server's refusal.
     pub(super) async fn remove_definition(
         &self,
+        permit: RemovalPermit,
         live: &Object,
         record: &Record,
         propagation: &str,
@@ -200,7 +201,7 @@ impl<O: Owner> World<O> {
             // It is no object of the release any more, and the owner keeps it.
             return guard.unmark(live, MANAGER, &mine[2..]).await;
         }
-        let removal = guard.remove(live, MANAGER, &mine, propagation);
+        let removal = guard.remove(permit, live, MANAGER, &mine, propagation);
         let (why, text) = match self.permit.aside(removal).await? {
             Removal::Deleted => return Ok(()),
             Removal::Exported(text) => (reason::CRD_EXPORTED, text),

@@ -257,7 +257,8 @@ impl<O: Owner> World<O> {
         let (id, cluster) = (&member.id, &self.target.cluster);
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let Some(live) = live.map_err(|error| self.no_answer(&error))? else { return Ok(None) };
-        match cluster.delete(&member.resource, &id.namespace, &id.name, live.uid()).await {
+        match cluster.delete_unmanaged(&member.resource, &id.namespace, &id.name, live.uid()).await
+        {
             Ok(()) => Ok(None),
             Err(error) if error.is_of_server() => Err(self.no_answer(&error)),
             Err(error) => Ok(Some(error.to_string())),

@@ -233,7 +233,8 @@ impl Storage {
                 continue;
             }
             let (name, uid) = (part.name(), part.uid());
-            let deleted = self.cluster.delete(&self.secrets, &self.namespace, name, uid).await;
+            let deleted =
+                self.cluster.delete_unmanaged(&self.secrets, &self.namespace, name, uid).await;
             deleted.map_err(failed)?;
         }
         Ok(())
@@ -372,8 +373,12 @@ impl Storage {
             if kept.as_ref().is_some_and(|kept| part.name().starts_with(kept)) {
                 continue;
             }
-            let deleted =
-                self.cluster.delete(&self.secrets, &self.namespace, part.name(), part.uid());
+            let deleted = self.cluster.delete_unmanaged(
+                &self.secrets,
+                &self.namespace,
+                part.name(),
+                part.uid(),
+            );
             deleted.await.map_err(failed)?;
         }
         Ok(())
@@ -472,7 +477,8 @@ impl Storage {
             let stored = self.known().as_ref().and_then(|known| known.stored.get(version).cloned());
             let Some(stored) = stored else { continue };
             let (namespace, name) = (self.namespace.as_str(), stored.secret.as_str());
-            let deleted = self.cluster.delete(&self.secrets, namespace, name, &stored.uid).await;
+            let deleted =
+                self.cluster.delete_unmanaged(&self.secrets, namespace, name, &stored.uid).await;
             deleted.map_err(|error| self.refused(*version, error))?;
             if stored.parts.is_some() {
                 self.delete_parts(*version, None).await?;
@@ -490,7 +496,8 @@ impl Storage {
     async fn purge_unreadable(&self, version: i64) -> Result<(), StorageError> {
         let all = self.known().as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
         for (_, name, uid) in all.iter().filter(|(it, _, _)| *it == version) {
-            let deleted = self.cluster.delete(&self.secrets, &self.namespace, name, uid).await;
+            let deleted =
+                self.cluster.delete_unmanaged(&self.secrets, &self.namespace, name, uid).await;
             deleted.map_err(|error| self.refused(version, error))?;
             if let Some(known) = self.known().as_mut() {
                 known.unreadable.retain(|(_, it, _)| it != name);

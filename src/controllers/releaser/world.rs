@@ -443,22 +443,22 @@ impl<O: Owner> World<O> {
                 let record = self.record(*version)?;
                 outcome.error = self.create_hook(&record, *hook, operation).await?;
             }
-            Step::Apply { version, base, .. } => {
+            Step::Apply { version, base, permit, .. } => {
                 let record = self.record(*version)?;
                 // The revision before may have been purged by hand: then nothing is compared with it.
                 let base = base.and_then(|version| self.record(version).ok());
                 let journal = self.journal(*version).unwrap_or_else(|| self.idle_journal(&record));
-                let applied = self.apply(&record, base.as_deref(), &journal).await?;
+                let applied = self.apply(&record, base.as_deref(), &journal, *permit).await?;
                 (outcome.created, outcome.error) = (applied.created, applied.error);
                 self.known().healthy.clear();
             }
-            Step::Delete { version, propagation, .. } => {
+            Step::Delete { version, propagation, permit, .. } => {
                 let record = self.record(*version)?;
-                outcome.error = self.delete(&record, propagation.as_str()).await?;
+                outcome.error = self.delete(*permit, &record, propagation.as_str()).await?;
             }
-            Step::CleanUp { created, .. } => {
+            Step::CleanUp { created, permit, .. } => {
                 if let Some(record) = self.last() {
-                    self.clean_up(&record, created).await?;
+                    self.clean_up(*permit, &record, created).await?;
                 }
             }
             Step::Purge { versions } => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use apply::changes::{Change, What};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
-use reconcile::Rest;
+use reconcile::{RemovalPermit, Rest};
 use release::Record;
 use release::journal::{Action, Journal};
 
@@ -87,6 +87,7 @@ impl<O: Owner> World<O> {
         record: &Record,
         base: Option<&Record>,
         journal: &Journal,
+        permit: RemovalPermit,
     ) -> Result<Applied, Rest> {
         let mut applied = Applied::default();
         let members = match self.members(record).await? {
@@ -145,7 +146,7 @@ impl<O: Owner> World<O> {
         let left = definitions_last(left);
         let mut faults = Vec::new();
         for member in left {
-            let fault = self.remove(member, record, "Background").await?;
+            let fault = self.remove(permit, member, record, "Background").await?;
             faults.extend(fault.map(|it| format!("failed to delete resource {it}")));
         }
         applied.error = (!faults.is_empty()).then(|| faults.join(" && "));
@@ -295,6 +296,7 @@ impl<O: Owner> World<O> {
     /// Deletes an object that left a release, unless it asks to stay or another release has it.
     async fn remove(
         &self,
+        permit: RemovalPermit,
         member: &Member,
         record: &Record,
         how: &str,
@@ -314,13 +316,9 @@ impl<O: Owner> World<O> {
             return Ok(None);
         }
         self.target.watcher().released(&self.node, id);
-        let (namespace, name) = (id.namespace.as_str(), id.name.as_str());
         let removed = match crd_guard::is_definition(&live) {
-            true => self.remove_definition(&live, record, how).await,
-            false => {
-                let uid = live.uid();
-                cluster.delete_with(&member.resource, namespace, name, uid, how).await
-            }
+            true => self.remove_definition(permit, &live, record, how).await,
+            false => cluster.delete_managed(permit, &member.resource, &live, how).await,
         };
         match removed {
             Ok(()) => Ok(None),
@@ -330,7 +328,12 @@ impl<O: Owner> World<O> {
     }
 
     /// Deletes the objects of a revision but those that are to be kept, kind by kind.
-    pub(super) async fn delete(&self, record: &Record, how: &str) -> Result<Option<String>, Rest> {
+    pub(super) async fn delete(
+        &self,
+        permit: RemovalPermit,
+        record: &Record,
+        how: &str,
+    ) -> Result<Option<String>, Rest> {
         let leaving = match self.leaving(record).await? {
             Ok(leaving) => leaving,
             Err(text) => return Ok(Some(text)),
@@ -338,7 +341,8 @@ impl<O: Owner> World<O> {
         let mut faults = Vec::new();
         let leaving = definitions_last(leaving);
         for batch in batches(&leaving) {
-            let removals: Vec<_> = batch.iter().map(|it| self.remove(it, record, how)).collect();
+            let removals: Vec<_> =
+                batch.iter().map(|it| self.remove(permit, it, record, how)).collect();
             let done: Vec<Result<Option<String>, Rest>> =
                 stream::iter(removals).buffered(self.width()).collect().await;
             for fault in done {
@@ -349,7 +353,12 @@ impl<O: Owner> World<O> {
     }
 
     /// Deletes what a failed operation created.
-    pub(super) async fn clean_up(&self, record: &Record, created: &[String]) -> Result<(), Rest> {
+    pub(super) async fn clean_up(
+        &self,
+        permit: RemovalPermit,
+        record: &Record,
+        created: &[String],
+    ) -> Result<(), Rest> {
         let created: BTreeSet<&str> = created.iter().map(String::as_str).collect();
         let members = match self.members(record).await? {
             Ok(members) => members,
@@ -357,7 +366,7 @@ impl<O: Owner> World<O> {
         };
         let made = members.iter().filter(|it| created.contains(it.id.to_string().as_str()));
         for member in definitions_last(made.collect()) {
-            self.remove(member, record, "Background").await?;
+            self.remove(permit, member, record, "Background").await?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use lifecycle::{Event, Phase, Question, Revision, Stand};
-use reconcile::{Node, Time, Wake};
+use reconcile::{Node, RemovalGate, Time, Wake};
 
 use crate::hold::revision_of;
 use crate::journal::{Action, Failure, Journal, WaitFor, shortened};
@@ -147,20 +147,25 @@ pub fn next(
         Task::Apply => {
             let version = record.version;
             let operation = journal.id.clone();
-            at.perform(Step::Apply { version, base: journal.base, operation }, at.applied())
+            let permit = RemovalGate::permit_under_way();
+            let step = Step::Apply { version, base: journal.base, operation, permit };
+            at.perform(step, at.applied())
         }
         Task::Await => at.wait(not_ready),
         Task::Delete => {
             let version = record.version;
             let operation = journal.id.clone();
             let propagation = journal.plan.propagation;
-            at.perform(Step::Delete { version, propagation, operation }, journal.clone())
+            let permit = RemovalGate::permit_under_way();
+            let step = Step::Delete { version, propagation, operation, permit };
+            at.perform(step, journal.clone())
         }
         Task::AwaitGone => at.wait(not_gone),
         Task::CleanUp => {
             let created = journal.created.clone();
             let operation = journal.id.clone();
-            at.perform(Step::CleanUp { created, operation }, journal.clone())
+            let permit = RemovalGate::permit_under_way();
+            at.perform(Step::CleanUp { created, operation, permit }, journal.clone())
         }
         Task::Purge => {
             // The one with the journal goes last.

@@ -4,13 +4,14 @@
 
 use helm::manifests::HookEvent;
 use lifecycle::{Answer, Question, Revision as Named, Stand};
-use reconcile::{RemovalPermit, Verdict};
+use reconcile::{RemovalCause, RemovalPermit, Verdict};
 
 use crate::account;
 use crate::hold::{self, revision_of};
 use crate::journal::{Action, Journal, operation_id};
 use crate::operation::{self, Place, Write, started};
 use crate::origin::Origin;
+use crate::phase::{Gates, removal_of};
 use crate::record::{Record, Status as Life};
 use crate::revisions::Revision;
 use crate::settings::Desired;
@@ -40,7 +41,10 @@ impl Run<'_> {
         match (action, last) {
             (Action::Install | Action::Upgrade, _) => Ok(self.begin_release(action, status)),
             (Action::Rollback, Some(last)) => Ok(self.begin_rollback(last, target, status)),
-            (_, Some(last)) => Ok(self.begin_on(action, &last.record, status)),
+            (Action::UninstallRemediation | Action::Uninstall, Some(last)) => {
+                Ok(self.begin_removal(&last.record, RemovalCause::Remediated, status))
+            }
+            (Action::Test, Some(last)) => Ok(self.begin_on(action, &last.record, status)),
             (_, None) => Ok(self.rest(status, false)),
         }
     }
@@ -170,18 +174,32 @@ impl Run<'_> {
         Verdict::Act(vec![self.tell(report), Step::Open { prune, write }])
     }
 
-    /// The removal of a release, which was permitted.
-    pub(super) fn begin_uninstall(
+    /// The removal of a release begins, if nothing holds it.
+    pub(super) fn begin_removal(
         &self,
-        _: RemovalPermit,
+        last: &Record,
+        cause: RemovalCause,
+        status: &Status,
+    ) -> Verdict<Step> {
+        let gates = Gates { removal: cause, ..self.desired.gates };
+        match gates.permit_removal(self.desired.suspended, self.observed.now) {
+            Ok(permit) => self.begin_uninstall(permit, last, status),
+            Err(held) => self.resting_held(held),
+        }
+    }
+
+    /// The removal of a release, which was permitted.
+    fn begin_uninstall(
+        &self,
+        permit: RemovalPermit,
         last: &Record,
         status: &Status,
     ) -> Verdict<Step> {
-        self.begin_on(Action::Uninstall, last, status)
+        self.begin_on(removal_of(permit.cause()), last, status)
     }
 
-    /// What is done to the last revision itself: tests, and removals that were permitted or undo a failure.
-    pub(super) fn begin_on(&self, action: Action, last: &Record, status: &Status) -> Verdict<Step> {
+    /// What is done to the last revision itself: tests, and removals that were permitted.
+    fn begin_on(&self, action: Action, last: &Record, status: &Status) -> Verdict<Step> {
         let report = account::begun(self.desired, status, action);
         let mut journal = self.journal(action, last.version, None, None, status);
         if action == Action::Test {

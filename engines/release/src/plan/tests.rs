@@ -4,6 +4,7 @@
 mod lifecycles;
 mod others;
 mod records;
+mod removals;
 mod rollbacks;
 mod windows;
 

@@ -171,6 +171,12 @@ async fn removed(state: State) -> (Result<Removal, String>, State) {
         Mark::label(apply::meta::OWNER_NAMESPACE, "infra"),
     ];
     let site = Site { namespace: "flux-system", place: "", owner: "infra", is_tenant: false };
+    let gate = reconcile::RemovalGate {
+        cause: reconcile::RemovalCause::Pruned,
+        is_owner_suspended: false,
+        is_suspended: false,
+        closes: None,
+    };
     let removing = Removing {
         ours: &cluster,
         theirs: &cluster,
@@ -179,6 +185,7 @@ async fn removed(state: State) -> (Result<Removal, String>, State) {
         mine: &mine,
         propagation: "Background",
         is_trusted: true,
+        permit: gate.permit(reconcile::Time::UNIX_EPOCH).unwrap(),
         site,
     };
     let removal = removing.run().await.map_err(|error| error.to_string());

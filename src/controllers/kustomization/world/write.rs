@@ -8,7 +8,7 @@ use apply::{Action, Manifest, SeenState};
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Reason, Rest, Wake, reason};
+use reconcile::{Reason, RemovalCause, RemovalPermit, RemovalRefused, Rest, Wake, reason};
 
 use super::World;
 use crate::cluster::ClusterError;
@@ -17,7 +17,7 @@ use crate::cluster::objects::Mode;
 use crate::controllers::crd_guard::claims::Mark;
 use crate::controllers::crd_guard::{self, Guard, Removal};
 use crate::controllers::kind::Controlled as _;
-use crate::controllers::kustomization::MANAGER;
+use crate::controllers::kustomization::{MANAGER, pause};
 use crate::controllers::object_watcher::Moment;
 use crate::events::{Event, Severity};
 
@@ -54,10 +54,15 @@ impl World {
         let Some(stage) = self.desired.stages.get(stage) else { return Ok(()) };
         let (ids, recreate): (BTreeSet<_>, BTreeSet<_>) =
             (ids.iter().collect(), recreate.iter().collect());
+        let recreation = match recreate.is_empty() {
+            true => None,
+            false => Some(self.permit_recreation()?),
+        };
         let mut writes = Vec::with_capacity(ids.len());
         for manifest in &stage.objects {
             if ids.contains(&manifest.id) {
-                writes.push(self.write_told(manifest, recreate.contains(&manifest.id)));
+                let recreation = recreation.filter(|_| recreate.contains(&manifest.id));
+                writes.push(self.write_told(manifest, recreation));
             }
         }
         let width = usize::from(self.context.settings.concurrent_ssa);
@@ -65,6 +70,25 @@ impl World {
             stream::iter(writes).buffered(width).collect().await;
         let failed: Vec<Failure> = outcomes.into_iter().filter_map(Result::err).collect();
         self.failed(reason::RECONCILIATION_FAILED, &failed)
+    }
+
+    /// Permission to delete objects that are created again.
+    fn permit_recreation(&self) -> Result<RemovalPermit, Rest> {
+        let now = jiff::Timestamp::now();
+        let gate = self.removal_gate(RemovalCause::Recreated, now);
+        gate.permit(now).map_err(|refused| self.not_removed(refused))
+    }
+
+    /// Where a run rests that may not remove anything.
+    fn not_removed(&self, refused: RemovalRefused) -> Rest {
+        self.stopped().unwrap_or_else(|| {
+            let why = match refused {
+                RemovalRefused::Suspended => reason::SUSPENDED,
+                RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
+            };
+            let text = "objects are deleted later".to_owned();
+            Rest::Blocked(why, text, Wake::at(self.settings.retry_at))
+        })
     }
 
     /// What came of several writes; tried again soon if any of them failed through no fault of its own.
@@ -78,8 +102,12 @@ impl World {
     }
 
     /// Writes one object; an error names it.
-    async fn write_told(&self, manifest: &Manifest, recreate: bool) -> Result<(), Failure> {
-        let Err(error) = self.write(manifest, recreate).await else { return Ok(()) };
+    async fn write_told(
+        &self,
+        manifest: &Manifest,
+        recreation: Option<RemovalPermit>,
+    ) -> Result<(), Failure> {
+        let Err(error) = self.write(manifest, recreation).await else { return Ok(()) };
         // Of drift, one object that is refused does not keep the others, nor the stages after its own.
         if self.settings.is_correction && !error.is_of_server() {
             let refused = self.refused(manifest, &error);
@@ -92,7 +120,11 @@ impl World {
         Err(Failure { text, is_transient: error.is_transient() })
     }
 
-    async fn write(&self, manifest: &Manifest, recreate: bool) -> Result<(), ClusterError> {
+    async fn write(
+        &self,
+        manifest: &Manifest,
+        recreation: Option<RemovalPermit>,
+    ) -> Result<(), ClusterError> {
         let id = &manifest.id;
         let resource = self.resource(id).await?;
         let watcher = self.target.watcher();
@@ -101,7 +133,7 @@ impl World {
             (known.live.get(id).cloned(), known.seen.get(id) == Some(&SeenState::Missing))
         };
         watcher.writing(&self.node, id);
-        let written = self.write_over(manifest, &resource, live, recreate).await;
+        let written = self.write_over(manifest, &resource, live, recreation).await;
         match written {
             Ok((written, since)) => {
                 let digest = manifest.digest.clone();
@@ -116,8 +148,11 @@ impl World {
                     known.fields.insert(id.clone(), fields);
                 }
                 known.live.insert(id.clone(), written);
-                let action =
-                    if was_missing || recreate { Action::Created } else { Action::Configured };
+                let action = if was_missing || recreation.is_some() {
+                    Action::Created
+                } else {
+                    Action::Configured
+                };
                 if changed {
                     known.changes.push((id.clone(), action));
                 }
@@ -135,19 +170,19 @@ impl World {
         manifest: &Manifest,
         resource: &Resource,
         live: Option<Object>,
-        recreate: bool,
+        recreation: Option<RemovalPermit>,
     ) -> Result<(Object, Moment), ClusterError> {
         let cluster = &self.target.cluster;
         let mut payload = Cow::Borrowed(&manifest.object);
-        match live {
-            Some(live) if recreate => self.remove_and_wait(resource, &live).await?,
-            Some(live) => {
+        match (live, recreation) {
+            (Some(live), Some(permit)) => self.remove_and_wait(permit, resource, &live).await?,
+            (Some(live), None) => {
                 if !self.settings.ignore.leave_alone(&manifest.object) {
                     payload = Cow::Owned(self.settings.ignore.payload(&payload, &live, MANAGER));
                 }
                 self.take_over(manifest, resource, live).await?;
             }
-            None => {}
+            (None, _) => {}
         }
         if crd_guard::is_definition(&payload) {
             let guard = self.guard();
@@ -188,11 +223,12 @@ impl World {
     /// Deletes an object that is created again, and waits until its name is free.
     async fn remove_and_wait(
         &self,
+        permit: RemovalPermit,
         resource: &Resource,
         live: &Object,
     ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
-        cluster.delete(resource, live.namespace(), live.name(), live.uid()).await?;
+        cluster.delete_managed(permit, resource, live, "Background").await?;
         self.permit.aside(self.gone(resource, live)).await
     }
 
@@ -217,9 +253,16 @@ impl World {
 
     /// Deletes what left the manifests; one that cannot be deleted does not keep the others.
     pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Rest> {
+        let now = jiff::Timestamp::now();
+        let gate = self.removal_gate(self.settings.removal, now);
         let mut failed = Vec::new();
         for (id, _) in ids {
-            if let Err(error) = self.remove(id).await {
+            let Some(live) = self.known().live.get(id).cloned() else { continue };
+            let permit = match pause::permit_removal(gate, &live, now) {
+                Ok(permit) => permit,
+                Err(refused) => return Err(self.not_removed(refused)),
+            };
+            if let Err(error) = self.remove(permit, id, &live).await {
                 self.note(&error);
                 failed.push(Failure {
                     text: format!("{} delete failed: {error}", id.subject()),
@@ -230,20 +273,23 @@ impl World {
         self.failed(reason::PRUNE_FAILED, &failed)
     }
 
-    async fn remove(&self, id: &ObjectId) -> Result<(), ClusterError> {
-        let Some(live) = self.known().live.get(id).cloned() else { return Ok(()) };
+    async fn remove(
+        &self,
+        permit: RemovalPermit,
+        id: &ObjectId,
+        live: &Object,
+    ) -> Result<(), ClusterError> {
         // From here on its end is our doing, not drift.
         self.target.watcher().released(&self.node, id);
-        if crd_guard::is_definition(&live) {
-            if !self.remove_definition(&live).await? {
+        if crd_guard::is_definition(live) {
+            if !self.remove_definition(permit, live).await? {
                 self.known().gone.insert(id.clone());
                 return Ok(());
             }
         } else {
             // In the version in which it was found: that of the inventory may be served no more.
             let resource = self.target.cluster.resource(&live.gvk()).await?;
-            let (namespace, name) = (&id.namespace, &id.name);
-            self.target.cluster.delete(&resource, namespace, name, live.uid()).await?;
+            self.target.cluster.delete_managed(permit, &resource, live, "Background").await?;
         }
         let mut known = self.known();
         known.changes.push((id.clone(), Action::Deleted));
@@ -256,13 +302,17 @@ impl World {
     }
 
     /// Deletes a CustomResourceDefinition; `false` if it is still used, and was released instead.
-    async fn remove_definition(&self, live: &Object) -> Result<bool, ClusterError> {
+    async fn remove_definition(
+        &self,
+        permit: RemovalPermit,
+        live: &Object,
+    ) -> Result<bool, ClusterError> {
         let guard = self.guard();
         let mine = [
             Mark::label(apply::meta::OWNER_NAME, &self.node.name),
             Mark::label(apply::meta::OWNER_NAMESPACE, &self.node.namespace),
         ];
-        let removal = guard.remove(live, MANAGER, &mine, "Background");
+        let removal = guard.remove(permit, live, MANAGER, &mine, "Background");
         let (why, message, is_deleted) = match self.permit.aside(removal).await? {
             Removal::Deleted => return Ok(true),
             Removal::Exported(text) => (reason::CRD_EXPORTED, text, true),

@@ -1,6 +1,7 @@
 //! Operations and closed windows.
 
 use super::*;
+use crate::phase::Gates;
 
 #[test]
 fn outside_of_its_windows_an_operation_ends_and_none_begins() {

@@ -1,0 +1,169 @@
+//! Every path on which objects of a release are deleted, and everything that may hold it.
+
+use lifecycle::{Hold, OnTimeout, Phase};
+use reconcile::RemovalCause;
+
+use super::*;
+use crate::hold::Lifecycles;
+
+/// A path on which objects are deleted.
+struct Path {
+    name: &'static str,
+    /// A release of which a run deletes something next.
+    prepare: fn() -> World,
+    /// Whether a closed window holds it.
+    waits_for_window: bool,
+    /// Whether lifecycles hold it.
+    asks_lifecycles: bool,
+}
+
+/// What may hold a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    None,
+    Suspended,
+    WindowClosed,
+    LifecyclesUnknown,
+    LifecycleRequired,
+}
+
+const OBSTACLES: [Obstacle; 5] = [
+    Obstacle::None,
+    Obstacle::Suspended,
+    Obstacle::WindowClosed,
+    Obstacle::LifecyclesUnknown,
+    Obstacle::LifecycleRequired,
+];
+
+impl Obstacle {
+    fn put(self, world: &mut World) {
+        let desired = &mut world.desired;
+        match self {
+            Self::None => {}
+            Self::Suspended => desired.suspended = true,
+            Self::WindowClosed => desired.gates.closes = Some(world.now),
+            Self::LifecyclesUnknown => desired.lifecycles.unknown = Some("no list".to_owned()),
+            Self::LifecycleRequired => {
+                let hold = Hold {
+                    lifecycle: "a".to_owned(),
+                    key: "a".to_owned(),
+                    phases: vec![Phase::PreDelete, Phase::PreUpgrade, Phase::PreInstall],
+                    timeout_ms: 60_000,
+                    on_timeout: OnTimeout::Fail,
+                    approvals: 0,
+                    parameters: Default::default(),
+                    required: true,
+                };
+                desired.lifecycles = Lifecycles { holds: vec![hold], ..Lifecycles::default() };
+            }
+        }
+    }
+
+    fn holds(self, path: &Path) -> bool {
+        match self {
+            Self::None => false,
+            Self::Suspended => true,
+            Self::WindowClosed => path.waits_for_window,
+            Self::LifecyclesUnknown | Self::LifecycleRequired => path.asks_lifecycles,
+        }
+    }
+}
+
+/// A release that is installed, of which something else is wished for now.
+fn changed(change: fn(&mut Desired)) -> World {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.settle();
+    world.desired.generation = 2;
+    change(&mut world.desired);
+    world
+}
+
+/// A release whose installation has failed, as it is about to be removed.
+fn failed_installation() -> World {
+    let mut world = World::new(desired("1.0.0", "a"));
+    world.desired.install.remediation.retries = 1;
+    world.slow.insert("ready".to_owned());
+    world.run();
+    world.fails("ready");
+    world.slow.clear();
+    world
+}
+
+/// A release whose upgrade is to fail, and leaves objects behind.
+fn failing_upgrade() -> World {
+    let mut world = changed(|desired| {
+        desired.chart_version = "2.0.0".to_owned();
+        desired.inputs.push('x');
+        desired.upgrade.cleanup_on_fail = true;
+    });
+    world.fails("apply");
+    world
+}
+
+fn paths() -> Vec<Path> {
+    let held = |name, prepare: fn() -> World| Path {
+        name,
+        prepare,
+        waits_for_window: true,
+        asks_lifecycles: true,
+    };
+    vec![
+        Path {
+            waits_for_window: false,
+            ..held("the owner is deleted", || changed(|desired| desired.deleted = true))
+        },
+        held("it left the helmfile", || {
+            changed(|desired| {
+                desired.deleted = true;
+                desired.gates.removal = RemovalCause::Pruned;
+            })
+        }),
+        held("another release name", || {
+            changed(|desired| desired.target.name = "other".to_owned())
+        }),
+        held("another target namespace", || {
+            changed(|desired| desired.target.namespace = "other".to_owned())
+        }),
+        held("another storage namespace", || {
+            changed(|desired| desired.target.storage_namespace = "other".to_owned())
+        }),
+        held("another chart", || changed(|desired| desired.chart_name = "d".to_owned())),
+        held("an upgrade without some objects", || {
+            changed(|desired| {
+                desired.chart_version = "2.0.0".to_owned();
+                desired.inputs.push('x');
+            })
+        }),
+        held("what a failed upgrade created", failing_upgrade),
+        Path {
+            waits_for_window: false,
+            asks_lifecycles: false,
+            ..held("a failed installation is removed", failed_installation)
+        },
+    ]
+}
+
+/// Whether objects were deleted.
+fn has_deleted(world: &World) -> bool {
+    let is_deletion = |line: &String| {
+        line.starts_with("delete objects of")
+            || line.starts_with("clean up")
+            || (line.starts_with("apply ") && line.contains(" over "))
+    };
+    world.log.iter().any(is_deletion)
+}
+
+#[test]
+fn nothing_is_deleted_on_any_path_while_something_holds_it() {
+    for path in paths() {
+        for obstacle in OBSTACLES {
+            let mut world = (path.prepare)();
+            world.log.clear();
+            obstacle.put(&mut world);
+            let End::Rest(rest) = world.run() else { panic!("crashed") };
+            let name = path.name;
+            let told = format!("{name}, {obstacle:?}: {} {:#?}", text(&rest), world.log);
+            assert_eq!(has_deleted(&world), !obstacle.holds(&path), "{told}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Who may delete objects without the gate of removals (`engines/reconcile/src/removal.rs`): a list of files, each with its
+//! reason, so that a new one is a decision.
+
+use super::{assert_none, files, read};
+
+/// A call that no gate is asked about, and the files that may have it.
+struct Ungated {
+    call: &'static str,
+    files: &'static [&'static str],
+}
+
+const UNGATED: [Ungated; 2] = [
+    Ungated {
+        call: ".delete_unmanaged(",
+        files: &[
+            // The user of a command names what goes.
+            "src/cli/migrate/record.rs",
+            "src/cli/uninstall.rs",
+            // Objects that windlass keeps for itself.
+            "src/controllers/audit/retention.rs",
+            "src/controllers/crd_guard/export.rs",
+            "src/controllers/incident/book.rs",
+            "src/controllers/lifecycle.rs",
+            // Helm's records: those of a removal that has come to its end, and old ones.
+            "src/controllers/releaser/storage.rs",
+            // Sources that were made for an object; nothing that is applied goes with them.
+            "src/controllers/helm_release/template.rs",
+            "src/controllers/http_archive/offer.rs",
+            // Helm's policy for the objects of hooks, as a task of an operation that was permitted.
+            "src/controllers/releaser/hooks.rs",
+        ],
+    },
+    // A journal shows that the operation is under way.
+    Ungated {
+        call: "RemovalGate::permit_under_way(",
+        files: &["engines/release/src/operation/next.rs"],
+    },
+];
+
+/// Calls in files that are not listed, and files that are listed in vain.
+fn faults(ungated: &Ungated, texts: &[(String, String)]) -> Vec<String> {
+    let Ungated { call, files } = ungated;
+    let calling: Vec<&str> = texts
+        .iter()
+        .filter(|(_, text)| text.contains(call))
+        .map(|(file, _)| file.as_str())
+        .collect();
+    let unlisted = calling.iter().filter(|file| !files.contains(file)).map(|file| {
+        format!(
+            "{file}: `{call}` asks no gate; take a RemovalPermit, or list the file with a reason"
+        )
+    });
+    let in_vain = files.iter().filter(|file| !calling.contains(file));
+    unlisted.chain(in_vain.map(|file| format!("{file}: has no `{call}`"))).collect()
+}
+
+#[test]
+fn only_listed_files_delete_without_asking_the_gate() {
+    let all = ["src", "engines"].into_iter().flat_map(|folder| files(folder, ".rs"));
+    let texts: Vec<(String, String)> = all.map(|file| (file.clone(), read(&file))).collect();
+    let found: Vec<String> = UNGATED.iter().flat_map(|it| faults(it, &texts)).collect();
+    assert_none(&found);
+}
+
+#[test]
+fn a_file_that_is_not_listed_and_one_that_is_listed_in_vain_are_found() {
+    let ungated = Ungated { call: ".delete_unmanaged(", files: &["src/a.rs"] };
+    let text = |file: &str, text: &str| (file.to_owned(), text.to_owned());
+    let listed = text("src/a.rs", "cluster.delete_unmanaged(&it)");
+    assert!(faults(&ungated, std::slice::from_ref(&listed)).is_empty());
+    let other = text("src/b.rs", "cluster.delete_unmanaged(&it)");
+    assert_eq!(faults(&ungated, &[listed, other]).len(), 1);
+    assert_eq!(faults(&ungated, &[text("src/a.rs", "")]).len(), 1);
+}
