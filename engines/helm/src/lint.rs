@@ -101,7 +101,7 @@ pub fn lint(
     // Parity(helm 4): the version of the API was checked above, and is not here.
     let loaded = load::any_version(subject.files.clone()).map(|Loaded { chart, .. }| chart);
     let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
-    subject.check_values(env, &mut budget, &mut found);
+    subject.check_values(env, &mut budget, warnings, &mut found);
     subject.check_templates(&loaded, env, &mut budget, warnings, &mut found);
     subject.check_dependencies(&loaded, &mut found);
     subject.check_crds(&loaded, &mut found);
@@ -155,7 +155,13 @@ impl Subject<'_> {
             .any(|file| file.name.strip_prefix(name).is_some_and(|it| it.starts_with('/')))
     }
 
-    fn check_values(&self, env: &Env, budget: &mut Budget, found: &mut Found) {
+    fn check_values(
+        &self,
+        env: &Env,
+        budget: &mut Budget,
+        warnings: &mut Vec<Warning>,
+        found: &mut Found,
+    ) {
         const FILE: &str = "values.yaml";
         let Some(file) = self.file(FILE) else {
             return found.say(Severity::Info, FILE, "file does not exist");
@@ -169,7 +175,8 @@ impl Subject<'_> {
         // Parity(helm 4): only the values of the chart itself are put together, and without its name.
         let alone = Chart { values, ..Chart::default() };
         let Ok(all) = coalesce_until(&alone, self.values, env.stop.clone()) else { return };
-        if let Err(problem) = schema::check_one(&schema.data, &all.values, budget.meter()) {
+        let checked = schema::check_one(&schema.data, &all.values, budget.meter(), warnings);
+        if let Err(problem) = checked {
             found.error(FILE, problem);
         }
     }
@@ -218,7 +225,8 @@ impl Subject<'_> {
         };
         warnings.extend(all.warnings);
         if !self.skip_schema {
-            schema::validate_within(&chart, &all.values, budget.meter()).map_err(Error::Schema)?;
+            let checked = schema::validate_within(&chart, &all.values, budget.meter(), warnings);
+            checked.map_err(Error::Schema)?;
         }
         let release = Release {
             name: "test-release".to_owned(),

@@ -6,7 +6,7 @@
 //! (`schema/pattern.rs`), what checking may cost (`schema/cost.rs`), Helm's words (`schema/text.rs`).
 //!
 //! Differs(helm 4): nothing is fetched. A `$ref` to another file or address is an error; one to a `urn:` allows
-//! everything, as it does there.
+//! everything and is warned of, as it is there.
 
 mod check;
 mod cost;
@@ -20,6 +20,7 @@ use golang::meter::{Allowance, Meter, Stop};
 use golang::value::Map;
 
 use crate::chart::Chart;
+use crate::warning::Warning;
 
 /// How much checking values against one schema may take, in applications of a schema to a value.
 ///
@@ -50,19 +51,28 @@ pub struct SchemaError(String);
 /// Everything that does not fit, or why a schema cannot be used.
 /// Helm shows it behind ``values don't meet the specifications of the schema(s) in the following chart(s):``.
 pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
-    validate_within(chart, values, &mut Meter::new(Allowance::UNLIMITED, Stop::default()))
+    let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+    validate_within(chart, values, &mut meter, &mut Vec::new())
 }
 
 /// Checks values against one schema, within what is left of a meter.
-pub(crate) fn check_one(schema: &[u8], values: &Map, meter: &mut Meter) -> Result<(), String> {
-    check::check(schema, values, meter)
+///
+/// Each `urn:` that nothing resolves is added to `warnings`, unless they have it. Parity(helm 4): it is warned of once.
+pub(crate) fn check_one(
+    schema: &[u8],
+    values: &Map,
+    meter: &mut Meter,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), String> {
+    check::check(schema, values, meter, warnings)
 }
 
-/// [`validate`] within what is left of a meter.
+/// [`validate`] within what is left of a meter, with the warnings of [`check_one`].
 pub(crate) fn validate_within(
     chart: &Chart,
     values: &Map,
     meter: &mut Meter,
+    warnings: &mut Vec<Warning>,
 ) -> Result<(), SchemaError> {
     let mut text = String::new();
     let mut pending = vec![(chart, Value::Map(values.clone()))];
@@ -76,7 +86,7 @@ pub(crate) fn validate_within(
             continue;
         };
         if let Some(schema) = &chart.schema
-            && let Err(problem) = check::check(schema, &values, meter)
+            && let Err(problem) = check::check(schema, &values, meter, warnings)
         {
             text.push_str(&format!("{name}:\n{problem}"));
         }

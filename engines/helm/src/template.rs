@@ -237,7 +237,7 @@ fn check_kube_version(chart: &Chart, env: &Env) -> Result<(), Error> {
     Err(Error::KubeVersion { wanted: wanted.clone(), found: found.version.clone() })
 }
 
-/// Checks values against the schemas of the charts, and says what Helm says with `--debug`.
+/// Checks values against the schemas of the charts, and says what Helm says of them, with `--debug` and without.
 fn check_schema(
     chart: &Chart,
     values: &Map,
@@ -258,7 +258,7 @@ fn check_schema(
             }
         }));
     }
-    schema::validate_within(chart, values, meter).map_err(Error::Schema)
+    schema::validate_within(chart, values, meter, warnings).map_err(Error::Schema)
 }
 
 /// Manifests as Helm stores and prints them: each with the file that it is of.

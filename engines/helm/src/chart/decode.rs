@@ -166,6 +166,9 @@ fn time(json: &Json) -> Result<String, DecodeError> {
 
 /// A table of values, as every values file of Helm 4 is read: its documents one over the other.
 ///
+/// Differs(helm 4): a last line counts whatever its length. Helm loses one that no line feed ends if its length is a
+/// multiple of 4 096 bytes (helm#32506).
+///
 /// # Errors
 /// A document is no YAML, or no table, or begins with something behind its `---`.
 pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 use super::load::{LoadError, MAX_DEPTH, archive, folder};
-use super::{ArchiveError, File, Files, crds};
+use super::{ArchiveError, File, Files, crds, read_values};
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 0.1.0\n";
 
@@ -130,5 +130,18 @@ proptest! {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(&tar).unwrap();
         drop(archive(&gzip.finish().unwrap()));
+    }
+}
+
+#[test]
+fn a_last_line_of_values_counts_whatever_its_length() {
+    // Helm 4.2.4 loses such a line of 4 096 or 8 192 bytes (helm#32506).
+    for length in [4_095, 4_096, 4_097, 8_192] {
+        let line = format!("b: {}", "x".repeat(length - 3));
+        for text in [format!("a: 1\n{line}"), line] {
+            let values = read_values(text.as_bytes()).unwrap();
+            let values = crate::values::to_json(&values).unwrap();
+            assert_eq!(values["b"], "x".repeat(length - 3), "{length} bytes");
+        }
     }
 }

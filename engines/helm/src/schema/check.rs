@@ -1,6 +1,7 @@
 //! One schema and the values for it.
 
 use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use boon::{CompileError, Compiler, Schemas, UrlLoader};
 use golang::meter::{Exhausted, Meter};
@@ -11,6 +12,7 @@ use super::cost::{self, Cost};
 use super::pattern::Patterns;
 use super::text;
 use crate::values::to_json;
+use crate::warning::{Level, Warning};
 
 /// What the schema is called in errors.
 const ADDRESS: &str = "file:///values.schema.json";
@@ -24,18 +26,26 @@ const STEP: u64 = 100;
 const HEADING: &str = "jsonschema validation failed with 'file:///values.schema.json#'\n";
 
 /// Checks values; an error is what Helm says of it.
-pub(super) fn check(schema: &[u8], values: &Map, meter: &mut Meter) -> Result<(), String> {
+pub(super) fn check(
+    schema: &[u8],
+    values: &Map,
+    meter: &mut Meter,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), String> {
     let exhausted = |error: Exhausted| format!("checking values is stopped: {error}\n");
     meter.steps(schema.len() as u64 * COMPILED).map_err(exhausted)?;
     let mut schema = parse(schema)?;
     let patterns = Patterns::translate(&mut schema)?;
     let values = to_json(values).map_err(|error| error.to_string())?;
     let mut compiler = Compiler::new();
-    compiler.use_loader(Box::new(Nothing));
+    let unresolved = UnresolvedNames::default();
+    compiler.use_loader(Box::new(NoLoader { unresolved: Arc::clone(&unresolved) }));
     let mut schemas = Schemas::new();
     let fault = |error: CompileError| compile_error(&error, &patterns);
     compiler.add_resource(ADDRESS, schema.clone()).map_err(fault)?;
-    let compiled = compiler.compile(ADDRESS, &mut schemas).map_err(fault)?;
+    let compiled = compiler.compile(ADDRESS, &mut schemas).map_err(fault);
+    warn_of(&unresolved, warnings);
+    let compiled = compiled?;
     let Cost { depth, steps } = cost::of(&schema, &values, &patterns)?;
     meter.steps(steps as u64 * STEP).map_err(exhausted)?;
     meter.look().map_err(exhausted)?;
@@ -80,17 +90,34 @@ fn parse(text: &[u8]) -> Result<Json, String> {
     serde_json::from_str(&text).map_err(|error| format!("the schema cannot be read: {error}"))
 }
 
+/// The `urn:` names that a schema refers to and that nothing resolves.
+type UnresolvedNames = Arc<Mutex<Vec<String>>>;
+
 /// Loads what a schema refers to: nothing.
 #[derive(Debug)]
-struct Nothing;
+struct NoLoader {
+    unresolved: UnresolvedNames,
+}
 
-impl UrlLoader for Nothing {
+impl UrlLoader for NoLoader {
     fn load(&self, url: &str) -> Result<Json, Box<dyn Error>> {
         if url.starts_with("urn:") {
+            self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).push(url.to_owned());
             return Ok(Json::Bool(true));
         }
         Err("remote schemas are not supported; move what `$ref` refers to into `$defs` of values.schema.json"
             .into())
+    }
+}
+
+/// Adds a warning in Helm's words for each name, unless it is there.
+fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<Warning>) {
+    const MESSAGE: &str = "unresolved URN reference ignored; using permissive schema";
+    for urn in unresolved.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let warning = Warning::new(Level::Warn, MESSAGE).with("urn", urn);
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
     }
 }
 

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use golang::Value;
 use serde_json::{Value as Json, json};
 
-use super::validate;
+use golang::meter::{Allowance, Meter, Stop};
+
+use super::{check_one, validate};
 use crate::chart::Chart;
+use crate::warning::Warning;
 
 fn check(schema: &Json, values: &Json) -> Result<(), String> {
     check_text(&schema.to_string(), values)
@@ -49,6 +52,29 @@ fn nothing_is_fetched() {
         assert!(error.contains("remote schemas are not supported"), "{error}");
     }
     assert_eq!(check(&json!({"$ref": "urn:example:x"}), &json!({})), Ok(()));
+}
+
+#[test]
+fn each_urn_that_nothing_resolves_is_warned_of_once() {
+    let schema = json!({"properties": {
+        "a": {"$ref": "urn:example:x"}, "b": {"$ref": "urn:example:x"}, "c": {"$ref": "urn:other:y"},
+    }});
+    let Value::Map(values) = Value::from_json(&json!({"a": 1})) else {
+        panic!("values are a table")
+    };
+    let mut warnings: Vec<Warning> = Vec::new();
+    for _ in 0..2 {
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        check_one(schema.to_string().as_bytes(), &values, &mut meter, &mut warnings).unwrap();
+    }
+    // Answered by helm 4.2.4.
+    let lines: Vec<String> = warnings.iter().map(Warning::line).collect();
+    let line = |urn: &str| {
+        format!(
+            "level=WARN msg=\"unresolved URN reference ignored; using permissive schema\" urn={urn}"
+        )
+    };
+    assert_eq!(lines, [line("urn:example:x"), line("urn:other:y")]);
 }
 
 #[test]
