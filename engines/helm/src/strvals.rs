@@ -19,7 +19,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-use golang::value::{Map, Str};
+use golang::value::{List, Map, Str};
 
 use parser::Parser;
 
@@ -120,6 +120,17 @@ pub enum Error {
     TooLarge,
 }
 
+/// A list in which items were set, and what took its place.
+///
+/// Go sets items of a list that is long enough in the list itself, so that whoever else has that list sees them, too.
+#[derive(Debug)]
+pub(crate) struct ListReplacement {
+    /// The list as it was.
+    pub(crate) before: List,
+    /// The list with the items.
+    pub(crate) after: List,
+}
+
 /// Sets values in a table as one `--set…` of Helm does; what is there already is kept where nothing else is set.
 ///
 /// What is not UTF-8 becomes U+FFFD, except for the content of files.
@@ -130,5 +141,14 @@ pub enum Error {
 /// # Assumes
 /// Tables in `values` have values of any type, as those from JSON and YAML do.
 pub fn set(values: &Map, text: impl AsRef<[u8]>, mode: Mode<'_>) -> Result<(), Error> {
+    set_in_lists(values, text, mode).map(drop)
+}
+
+/// [`set`], with the lists that Go would have changed rather than replaced.
+pub(crate) fn set_in_lists(
+    values: &Map,
+    text: impl AsRef<[u8]>,
+    mode: Mode<'_>,
+) -> Result<Vec<ListReplacement>, Error> {
     Parser::new(text.as_ref(), mode).run(values)
 }

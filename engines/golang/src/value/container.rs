@@ -92,7 +92,7 @@ impl List {
     }
 
     /// What tells it from every other slice that is there at the same time.
-    pub(super) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 }

@@ -11,7 +11,8 @@ use golang::unicode::decode;
 use golang::value::{List, Map, Type};
 
 use super::{
-    Error, MAX_DEPTH, MAX_INDEX, MAX_NESTED_NAME_LEVEL, MAX_NEW_ITEMS, MAX_STEPS, Mode, reader,
+    Error, ListReplacement, MAX_DEPTH, MAX_INDEX, MAX_NESTED_NAME_LEVEL, MAX_NEW_ITEMS, MAX_STEPS,
+    Mode, reader,
 };
 
 pub(super) struct Parser<'t, 'f> {
@@ -20,6 +21,7 @@ pub(super) struct Parser<'t, 'f> {
     depth: usize,
     new_items: usize,
     steps: usize,
+    replaced: Vec<ListReplacement>,
 }
 
 /// Why parsing does not go on.
@@ -56,14 +58,14 @@ impl Piece {
 
 impl<'t, 'f> Parser<'t, 'f> {
     pub(super) fn new(text: &'t [u8], mode: Mode<'f>) -> Self {
-        Self { rest: text, mode, depth: 0, new_items: 0, steps: 0 }
+        Self { rest: text, mode, depth: 0, new_items: 0, steps: 0, replaced: Vec::new() }
     }
 
-    pub(super) fn run(mut self, values: &Map) -> Result<(), Error> {
+    pub(super) fn run(mut self, values: &Map) -> Result<Vec<ListReplacement>, Error> {
         loop {
             match self.key(values, 0) {
                 Ok(()) => {}
-                Err(Halt::End) => return Ok(()),
+                Err(Halt::End) => return Ok(self.replaced),
                 Err(Halt::Panic(error) | Halt::Failed(error)) => return Err(error),
             }
         }
@@ -166,15 +168,32 @@ impl<'t, 'f> Parser<'t, 'f> {
     /// What stands behind `name[`.
     fn item(&mut self, table: &Map, name: &str, dots: usize) -> Result<(), Halt> {
         let index = self.index()?;
-        let mut items = match table.get(name.as_bytes()) {
+        let known = table.get(name.as_bytes());
+        let mut items = match &known {
             None => Vec::new(),
-            Some(list) => items(&list)?,
+            Some(list) => items(list)?,
         };
         let done = self.list_item(&mut items, index, dots);
         if !matches!(done, Err(Halt::Panic(_))) {
-            put(table, name, Value::List(List::new(Type::Any, items)));
+            let after = List::new(Type::Any, items);
+            put(table, name, Value::List(after.clone()));
+            if let Some(Value::List(before)) = known
+                && before.len() == after.len()
+            {
+                self.replace(before, after)?;
+            }
         }
         done
+    }
+
+    /// Notes that a list took the place of another one, which may have taken that of a third.
+    fn replace(&mut self, before: List, after: List) -> Result<(), Halt> {
+        self.walk(self.replaced.len())?;
+        match self.replaced.iter_mut().find(|known| known.after.is_same(&before)) {
+            Some(known) => known.after = after,
+            None => self.replaced.push(ListReplacement { before, after }),
+        }
+        Ok(())
     }
 
     fn index(&mut self) -> Result<i64, Halt> {

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use golang::Value;
-use golang::value::Map;
+use golang::value::{List, Map};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
 use super::json::exact_json;
 use super::table::{copied, dismantle, empty};
 use super::{Budget, Error, NotJson};
-use crate::strvals::{self, Mode};
+use crate::strvals::{self, ListReplacement, Mode};
 
 /// One entry of `spec.valuesFrom`.
 #[derive(Debug, Clone, Default)]
@@ -139,8 +139,8 @@ pub fn read(text: &[u8]) -> Result<Map, ReferenceProblem> {
 
 /// The values of a HelmRelease: `inline` above what the references give, later references above earlier ones.
 ///
-/// Differs(flux): a target path that changes an item of a list at the top of the inline values loses to them; Flux
-/// changes the inline list.
+/// Parity(flux): a target path changes lists and tables of the inline values where references have none at that place, so
+/// an item that an inline list has becomes another one. Everything else of it loses to the inline values.
 ///
 /// # Errors
 /// A reference cannot be resolved, and is not optional or is there and wrong.
@@ -197,7 +197,9 @@ pub fn compose(
             result = above(&values, &result, 0, &mut Budget::new())?;
         } else {
             result = above(&inline, &result, 0, &mut Budget::new())?;
-            put(&result, reference, data).map_err(|error| failed(error.into()))?;
+            let replaced = put(&result, reference, data).map_err(|error| failed(error.into()))?;
+            let replaced = replaced.iter().map(|list| (list.before.address(), &list.after));
+            replace_lists(&inline, &replaced.collect());
         }
     }
     let all = above(&inline, &result, 0, &mut Budget::new())?;
@@ -223,7 +225,32 @@ fn above(upper: &Map, lower: &Map, depth: usize, budget: &mut Budget) -> Result<
     Ok(both)
 }
 
-fn put(values: &Map, reference: &Reference, data: &[u8]) -> Result<(), strvals::Error> {
+/// Puts what took the place of lists, by their addresses, where a table, or one in it, has them.
+///
+/// Tables in lists need nothing: they are the same in both.
+fn replace_lists(table: &Map, replaced: &BTreeMap<usize, &List>) {
+    if replaced.is_empty() {
+        return;
+    }
+    for (key, value) in table.entries() {
+        match value {
+            Value::List(known) => {
+                if let Some(after) = replaced.get(&known.address()) {
+                    table.insert(key, Value::List((*after).clone()));
+                }
+            }
+            Value::Map(inner) => replace_lists(&inner, replaced),
+            _ => {}
+        }
+    }
+}
+
+/// Sets the data at the target path of a reference.
+fn put(
+    values: &Map,
+    reference: &Reference,
+    data: &[u8],
+) -> Result<Vec<ListReplacement>, strvals::Error> {
     let text = |data: &[u8]| [reference.target_path.as_bytes(), b"=", data].concat();
     if reference.literal {
         let mut escaped = Vec::with_capacity(data.len());
@@ -233,16 +260,16 @@ fn put(values: &Map, reference: &Reference, data: &[u8]) -> Result<(), strvals::
             }
             escaped.push(*byte);
         }
-        return strvals::set(values, text(&escaped), Mode::Strings);
+        return strvals::set_in_lists(values, text(&escaped), Mode::Strings);
     }
     let is_quoted = |mark: u8| data.first() == Some(&mark) && data.last() == Some(&mark);
     if !is_quoted(b'\'') && !is_quoted(b'"') {
-        return strvals::set(values, text(data), Mode::Typed);
+        return strvals::set_in_lists(values, text(data), Mode::Typed);
     }
     let is_mark = |byte: &u8| matches!(byte, b'\'' | b'"');
     let from = data.iter().position(|byte| !is_mark(byte)).unwrap_or(data.len());
     let to = data.iter().rposition(|byte| !is_mark(byte)).map_or(from, |last| last + 1);
-    strvals::set(values, text(&data[from..to]), Mode::Strings)
+    strvals::set_in_lists(values, text(&data[from..to]), Mode::Strings)
 }
 
 /// The text of values that Flux hashes; empty for none.

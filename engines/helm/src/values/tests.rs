@@ -4,7 +4,7 @@ use golang::Value;
 use golang::value::{Map, Type};
 use serde_json::{Value as Json, json};
 
-use super::{Error, MAX_DEPTH, coalesce, compose, process_dependencies, to_json};
+use super::{Error, Found, MAX_DEPTH, Reference, coalesce, compose, process_dependencies, to_json};
 use crate::chart::{Chart, Dependency, Metadata};
 
 fn table(json: &Json) -> Map {
@@ -82,4 +82,29 @@ fn values_that_are_nested_too_deep_are_refused() {
     assert_eq!(coalesce(&top, &user(100_000)).unwrap_err(), Error::TooDeep);
     let composed = compose("apps", &user(100_000), &[], &mut |_, _| Err("unused".to_owned()));
     assert_eq!(composed.unwrap_err().to_string(), Error::TooDeep.to_string());
+}
+
+#[test]
+fn a_target_path_changes_an_item_of_a_list_of_the_inline_values() {
+    let composed = |path: &str, value: &str| {
+        let inline = table(&json!({"l": [1, 2], "a": {"l": [{"x": 1}, [3]]}}));
+        let reference = Reference {
+            kind: "ConfigMap".to_owned(),
+            name: "c".to_owned(),
+            target_path: path.to_owned(),
+            ..Reference::default()
+        };
+        let data = [("values.yaml".to_owned(), value.as_bytes().to_vec())];
+        let mut lookup = |_: &str, _: &str| Ok(Found::Data(data.clone().into()));
+        let values = compose("apps", &inline, &[reference], &mut lookup).unwrap();
+        to_json(&values).unwrap()
+    };
+    let own = json!({"l": [1, 2], "a": {"l": [{"x": 1}, [3]]}});
+    // Answered by fluxcd/pkg/chartutil 1.27.1.
+    assert_eq!(composed("l[0]", "9"), json!({"l": [9, 2], "a": own["a"]}));
+    assert_eq!(composed("l[0]", "9,l[0]=8,l[1]=7")["l"], json!([8, 7]));
+    assert_eq!(composed("a.l[0].x", "9")["a"]["l"], json!([{"x": 9}, [3]]));
+    assert_eq!(composed("a.l[1][0]", "9")["a"]["l"], json!([{"x": 1}, [9]]));
+    assert_eq!(composed("l[2]", "9"), own, "a list that is too short is another one then");
+    assert_eq!(composed("l", "{7,8}"), own, "a list as a whole is another one");
 }
