@@ -25,7 +25,8 @@ use golang::meter::Stop;
 use golang::time::Time;
 use helm::render::STACK;
 use helmfile::{
-    Chart, Fetch, Format, Helm, List, Plan, Printed, Purpose, Rendering, Settings, Template, World,
+    Chart, Fetch, Format, Helm, List, Plan, Printed, Purpose, Rendering, Settings, Template,
+    UntilError, World,
 };
 
 use super::{template, time_limit};
@@ -72,7 +73,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
             }
             match (ending, printed.has_releases) {
                 (Ending::Failed(error), _) => {
-                    said.push_str(&format!("Error: {error}\n"));
+                    said.push_str(&failure(&error, &stop));
                     ExitCode::FAILURE
                 }
                 (Ending::Changed, _) => {
@@ -87,16 +88,21 @@ pub(super) fn run(flags: Flags) -> ExitCode {
             }
         }
         Err(error) => {
-            said = format!("Error: {error}\n");
-            if stop.is_set() {
-                said.push_str(&format!("\n{}\n", time_limit::HINT));
-            }
+            said = failure(&error, &stop);
             ExitCode::FAILURE
         }
     };
     // Nobody is left to be told if the streams are closed.
     drop(std::io::stderr().lock().write_all(said.as_bytes()));
     status
+}
+
+/// What a person reads of an error.
+fn failure(error: &str, stop: &Stop) -> String {
+    match stop.is_set() {
+        true => format!("Error: {error}\n\n{}\n", time_limit::HINT),
+        false => format!("Error: {error}\n"),
+    }
 }
 
 /// What a command has done.
@@ -122,13 +128,40 @@ impl From<Printed> for Outcome {
     }
 }
 
+impl Outcome {
+    /// What was printed until an error.
+    fn until_error(printed: Printed, error: Option<String>) -> Self {
+        let outcome = Self::from(printed);
+        match error {
+            Some(error) => Self { ending: Ending::Failed(error), ..outcome },
+            None => outcome,
+        }
+    }
+}
+
+impl From<UntilError<Printed>> for Outcome {
+    fn from(printed: UntilError<Printed>) -> Self {
+        Self::until_error(printed.made, printed.error.map(|error| error.to_string()))
+    }
+}
+
 fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Outcome, String> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
     let world = Arc::new(world(flags, settings, stop)?);
-    let plan = Plan::load(&world, directory, settings).map_err(|error| error.to_string())?;
+    let UntilError { made: plan, error } = Plan::load_until_error(&world, directory, settings);
+    let error = error.map(|error| error.to_string());
+    if let Some(error) = &error
+        && (plan.lacks_environment() || !flags.command.prints_until_error())
+    {
+        return Err(error.clone());
+    }
     let mut outcome = run_command(plan, flags, stop)?;
     outcome.printed.warnings.extend(changing(&world));
+    // A helmfile that was loaded comes before the one that was not.
+    if let (Some(error), Ending::Done) = (error, &outcome.ending) {
+        outcome.ending = Ending::Failed(error);
+    }
     Ok(outcome)
 }
 
@@ -214,11 +247,12 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String
     let printed = match &flags.command {
         Command::Build { embed_values } => {
             let temporary = std::env::temp_dir();
-            plan.build(*embed_values, &temporary.to_string_lossy())
+            let temporary = temporary.to_string_lossy();
+            return Ok(plan.build_until_error(*embed_values, &temporary).into());
         }
         Command::List { output: ListFormat::Json, .. } => plan.list(List::Json),
         Command::List { output: ListFormat::Table, .. } => plan.list(List::Table),
-        Command::ShowDag => plan.show_dag(),
+        Command::ShowDag => return Ok(plan.show_dag_until_error().into()),
         Command::PrintEnv { output } => {
             let format = match output {
                 EnvFormat::Yaml => Format::Yaml,
@@ -229,11 +263,11 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String
             printed.map(|text| Printed { text, has_releases: true, ..Printed::default() })
         }
         Command::Template(given) => {
-            return render(plan, &flags.options(given), stop).map(Outcome::from);
+            return Ok(render(plan, &flags.options(given), stop));
         }
         Command::Deps(_) => return deps::run(&plan),
         Command::Diff(given) => return diff::run(plan, given, flags, stop),
-        Command::Lint(given) => return lint::run(plan, &given.options(flags), stop),
+        Command::Lint(given) => return Ok(lint::run(plan, &given.options(flags), stop)),
     };
     printed.map(Outcome::from).map_err(|error| error.to_string())
 }
@@ -272,21 +306,32 @@ fn on_disk(stop: &Stop) -> World {
         .with_decrypt(Arc::new(OwnKeys::new(stop)))
 }
 
-/// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order.
-fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> Result<Printed, String> {
-    let all = plan.renderings(options, &InFolder(stop)).map_err(|error| error.to_string())?;
+/// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order until one
+/// fails.
+fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> Outcome {
+    let UntilError { made: all, error } = plan.renderings_until_error(options, &InFolder(stop));
     let mut printed =
         Printed { warnings: all.warnings, has_releases: all.has_releases, ..Printed::default() };
     for (release, text) in all.releases.iter().zip(side_by_side(&all.releases, stop)) {
         printed.text.extend(std::iter::repeat_n('\n', release.empty_lines));
-        let text = text.map_err(|error| format!("release \"{}\": {error}", release.name))?;
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                return Outcome::until_error(printed, Some(failure_of(release, &error)));
+            }
+        };
         printed.text.push_str(&String::from_utf8_lossy(&text));
         // Parity(helmfile 1.8): a line is added to what Helm prints, if that is anything.
         if !text.is_empty() {
             printed.text.push('\n');
         }
     }
-    Ok(printed)
+    UntilError { made: printed, error }.into()
+}
+
+/// The error of a release.
+fn failure_of(release: &Rendering, error: &str) -> String {
+    format!("{}: release \"{}\": {error}", release.trail, release.name)
 }
 
 /// What each release is rendered to.

@@ -44,5 +44,26 @@ impl From<&str> for Error {
     }
 }
 
+/// What was made until an error, if there was one.
+///
+/// Parity(helmfile 1.8): what helmfiles and releases before the one that fails give is printed.
+#[derive(Debug)]
+pub struct UntilError<T> {
+    /// What was made; all of it without an error.
+    pub made: T,
+    /// Why there is no more.
+    pub error: Option<Error>,
+}
+
+impl<T> UntilError<T> {
+    /// All of it.
+    ///
+    /// # Errors
+    /// The error, with which what was made before is dropped.
+    pub fn whole(self) -> Result<T> {
+        self.error.map_or(Ok(self.made), Err)
+    }
+}
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::spec::{EnvironmentSpec, State};
 use crate::storage::{Storage, is_remote};
 use crate::template::{Renderer, environment_data};
+use crate::trail::Trail;
 use crate::values::Loader;
 use crate::world::World;
 use crate::yaml;
@@ -42,6 +43,8 @@ pub(crate) struct Helmfile {
     /// What templates see as `.Values`.
     pub(crate) values: Map,
     pub(crate) selectors: Vec<String>,
+    /// The files that led to it, and its own.
+    pub(crate) trail: Trail,
 }
 
 impl Helmfile {
@@ -335,6 +338,7 @@ impl HelmfileLoader<'_> {
             environment: Environment::default(),
             values: Map::new(),
             selectors: Vec::new(),
+            trail: Trail::default(),
         };
         helmfile.environment = self.environment(&helmfile, context.as_ref())?;
         helmfile.values = helmfile.environment.merged();

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UntilError};
 use crate::load::Helmfile;
 use crate::place::Place;
 use crate::select::{check_duplicates, is_enabled, selected};
@@ -40,10 +40,26 @@ impl Plan {
     /// # Errors
     /// What is wrong with a helmfile, or with a file that it names.
     pub fn load(world: &Arc<World>, directory: &str, settings: &Settings) -> Result<Self> {
-        let root = Place::root(world);
-        let place = root.within(directory)?;
-        let Visited { helmfiles, is_partial } = Visit::all(world, settings, &place)?;
-        Ok(Self { world: Arc::clone(world), helmfiles, is_partial })
+        Self::load_until_error(world, directory, settings).whole()
+    }
+
+    /// [`Plan::load`], with the helmfiles before one that cannot be loaded: helmfile has done these by then.
+    ///
+    /// # Assumes
+    /// Nothing is removed because this plan lacks it.
+    pub fn load_until_error(
+        world: &Arc<World>,
+        directory: &str,
+        settings: &Settings,
+    ) -> UntilError<Self> {
+        let place = Place::root(world).within(directory);
+        let visited = place.and_then(|place| Visit::all(world, settings, &place));
+        let Visited { helmfiles, is_partial, error } = visited.unwrap_or_else(|error| Visited {
+            helmfiles: Vec::new(),
+            is_partial: true,
+            error: Some(error),
+        });
+        UntilError { made: Self { world: Arc::clone(world), helmfiles, is_partial }, error }
     }
 
     /// All releases of the helmfiles that were read, also those that selectors or conditions leave out.
@@ -72,19 +88,6 @@ impl Plan {
     #[must_use]
     pub fn drawn(&self) -> Vec<&'static str> {
         self.world.drawn()
-    }
-
-    /// Keeps the releases that match the selectors.
-    ///
-    /// # Errors
-    /// A malformed selector or condition, and two releases of one name.
-    pub(crate) fn select(&mut self) -> Result<()> {
-        self.helmfiles.iter_mut().try_for_each(|helmfile| helmfile.select(false))
-    }
-
-    /// Whether any helmfile has a release.
-    pub(crate) fn has_releases(&self) -> bool {
-        self.helmfiles.iter().any(|helmfile| !helmfile.spec.releases.is_empty())
     }
 
     /// The error of a command that found no release.

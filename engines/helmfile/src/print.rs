@@ -1,22 +1,25 @@
 //! What commands print: `build`, `list`, `show-dag` and `print-env`.
 
+use std::sync::Arc;
+
 use golang::Value as GoValue;
 use serde_json::Value;
 
 use crate::charts::Prepared;
 use crate::environment::Environment;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UntilError};
 use crate::field::Field;
 use crate::graph::{Needs, groups};
 use crate::load::Helmfile;
 use crate::maps::Map;
 use crate::place::parent;
 use crate::plan::Plan;
+use crate::references;
 use crate::select::is_enabled;
 use crate::spec::Release;
 use crate::template::Renderer;
+use crate::world::World;
 use crate::yaml::{self, Out};
-use crate::{references, world};
 
 /// How much text a command prints at most, in bytes.
 const OUTPUT: usize = 256 << 20;
@@ -78,45 +81,68 @@ impl Plan {
     ///
     /// # Errors
     /// What is wrong with a release, or with a file that it names.
-    pub fn build(mut self, embeds_values: bool, temporary: &str) -> Result<Printed> {
-        self.select()?;
-        let mut printed = Printed { has_releases: self.has_releases(), ..Printed::default() };
-        let world = self.world;
-        for mut helmfile in self.helmfiles {
+    pub fn build(self, embeds_values: bool, temporary: &str) -> Result<Printed> {
+        self.build_until_error(embeds_values, temporary).whole()
+    }
+
+    /// [`Plan::build`], with what it prints of helmfiles before one that fails.
+    pub fn build_until_error(self, embeds_values: bool, temporary: &str) -> UntilError<Printed> {
+        self.print_each(|helmfile, world, printed| {
             helmfile.apply_lock()?;
-            printed.take(helmfile.prepare_charts(&world, temporary)?);
+            printed.take(helmfile.prepare_charts(world, temporary)?);
             if embeds_values {
-                helmfile.embed_values(&world)?;
+                helmfile.embed_values(world)?;
             }
             let path = helmfile.full_path();
-            printed.text.push_str(&format!("---\n#  Source: {path}\n\n"));
-            printed.text.push_str(&yaml::write(&helmfile.emit())?);
+            let text = yaml::write(&helmfile.emit())?;
+            printed.text.push_str(&format!("---\n#  Source: {path}\n\n{text}"));
             if printed.text.len() > OUTPUT {
                 return Err(format!("more than {OUTPUT} bytes are printed").into());
             }
+            Ok(())
+        })
+    }
+
+    /// Does something with the selected releases of each helmfile, until that fails.
+    fn print_each(
+        self,
+        mut print: impl FnMut(&mut Helmfile, &Arc<World>, &mut Printed) -> Result<()>,
+    ) -> UntilError<Printed> {
+        let mut printed = Printed::default();
+        for mut helmfile in self.helmfiles {
+            let done = helmfile.select(false).and_then(|()| {
+                printed.has_releases |= !helmfile.spec.releases.is_empty();
+                print(&mut helmfile, &self.world, &mut printed)
+            });
+            if let Err(error) = done {
+                return UntilError {
+                    made: printed,
+                    error: Some(error.at(&helmfile.trail.to_string())),
+                };
+            }
         }
-        Ok(printed)
+        UntilError { made: printed, error: None }
     }
 
     /// What `list` prints: releases by namespace and name.
     ///
     /// # Errors
     /// A malformed condition, or a lock file without a release.
-    pub fn list(mut self, form: List) -> Result<Printed> {
-        self.select()?;
-        let mut printed = Printed { has_releases: self.has_releases(), ..Printed::default() };
+    pub fn list(self, form: List) -> Result<Printed> {
         let mut listed = Vec::new();
-        for mut helmfile in self.helmfiles {
+        let printed = self.print_each(|helmfile, world, printed| {
             for event in ["prepare", "cleanup"] {
                 let hooks = &helmfile.spec.hooks;
-                let said = helmfile.skipped_hooks(&self.world, hooks, event, &helmfile.path)?;
+                let said = helmfile.skipped_hooks(world, hooks, event, &helmfile.path)?;
                 printed.warnings.extend(said);
             }
             helmfile.apply_lock()?;
             for release in &helmfile.spec.releases {
                 listed.push(listed_release(release, &helmfile.values)?);
             }
-        }
+            Ok(())
+        });
+        let mut printed = printed.whole()?;
         listed.sort_by(|one, other| {
             (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
         });
@@ -133,18 +159,21 @@ impl Plan {
     ///
     /// # Errors
     /// A need on what is not there, or a cycle.
-    pub fn show_dag(mut self) -> Result<Printed> {
-        self.select()?;
-        let mut printed = Printed { has_releases: self.has_releases(), ..Printed::default() };
-        for mut helmfile in self.helmfiles {
+    pub fn show_dag(self) -> Result<Printed> {
+        self.show_dag_until_error().whole()
+    }
+
+    /// [`Plan::show_dag`], with what it prints of helmfiles before one that fails.
+    pub fn show_dag_until_error(self) -> UntilError<Printed> {
+        self.print_each(|helmfile, world, printed| {
             helmfile.apply_lock()?;
             // Differs(helmfile 1.8): what is wrong with charts does not hide the groups.
-            if let Ok(prepared) = helmfile.prepare_charts(&self.world, "") {
+            if let Ok(prepared) = helmfile.prepare_charts(world, "") {
                 printed.take(prepared);
             }
             printed.text.push_str(&helmfile.dag()?);
-        }
-        Ok(printed)
+            Ok(())
+        })
     }
 
     /// What `print-env` prints: the environment of each helmfile with its values.
@@ -288,7 +317,7 @@ impl Helmfile {
     }
 
     /// Replaces names of values files by what is in them.
-    fn embed_values(&mut self, world: &std::sync::Arc<world::World>) -> Result<()> {
+    fn embed_values(&mut self, world: &Arc<World>) -> Result<()> {
         let mut embedded = Vec::new();
         for release in &self.spec.releases {
             let values = self.embedded(world, release, &release.values)?;
@@ -304,7 +333,7 @@ impl Helmfile {
 
     fn embedded(
         &self,
-        world: &std::sync::Arc<world::World>,
+        world: &Arc<World>,
         release: &Release,
         entries: &[Value],
     ) -> Result<Vec<Value>> {
@@ -326,7 +355,7 @@ impl Helmfile {
     /// The text of a values file of a release, rendered; nothing if it is missing and may be.
     pub(crate) fn values_file(
         &self,
-        world: &std::sync::Arc<world::World>,
+        world: &Arc<World>,
         release: &Release,
         handler: Option<&str>,
         path: &str,

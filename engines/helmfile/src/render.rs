@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::chartify::{Helm, finished};
 use crate::charts::{is_local, normal};
-use crate::error::Result;
+use crate::error::{Result, UntilError};
 use crate::graph::{Needs, groups};
 use crate::hooks::{self, ManifestHook};
 use crate::load::Helmfile;
@@ -21,6 +21,7 @@ use crate::plan::{Plan, ReleaseIdentity};
 use crate::references;
 use crate::select::{check_duplicates, selected};
 use crate::spec::{Release, SetValue};
+use crate::trail::Trail;
 use crate::world::World;
 use crate::yaml;
 
@@ -116,6 +117,8 @@ pub struct Rendering {
     pub needs: Vec<String>,
     /// The number of its helmfile: helmfile has done all of those before when it begins with it.
     pub helmfile: usize,
+    /// The files that led to its helmfile, as errors begin with them.
+    pub trail: Trail,
     /// How Helm's operations on it are done, for [`Purpose::Apply`] only.
     pub operation: Operation,
     /// What its hooks apply, for [`Purpose::Apply`] only.
@@ -157,56 +160,92 @@ impl Plan {
     /// # Errors
     /// What is wrong with a release, or with a file that it names; a chart that is not on the disk.
     pub fn renderings(self, options: &Options, helm: &dyn Helm) -> Result<Renderings> {
+        self.renderings_until_error(options, helm).whole()
+    }
+
+    /// [`Plan::renderings`], with the releases that helmfile has rendered when another one fails.
+    ///
+    /// # Assumes
+    /// Nothing is removed because these lack it.
+    pub fn renderings_until_error(
+        self,
+        options: &Options,
+        helm: &dyn Helm,
+    ) -> UntilError<Renderings> {
         let mut all = Renderings::default();
         let mut hook_bytes = hooks::BYTES;
         for (number, mut helmfile) in self.helmfiles.into_iter().enumerate() {
-            let said = helmfile.skipped_hooks(
-                &self.world,
-                &helmfile.spec.hooks,
-                "prepare",
-                &helmfile.path,
-            )?;
-            all.warnings.extend(said);
-            helmfile.apply_lock()?;
-            let Some(releases) = helmfile.to_render(options)? else { continue };
-            all.has_releases = true;
-            let (releases, unwanted): (Vec<_>, Vec<_>) =
-                releases.into_iter().partition(Release::is_desired);
-            if options.purpose == Purpose::Apply {
-                for release in &unwanted {
-                    let owner = format!("release \"{}\"", release.name);
-                    helmfile.refuse_hooks(release).map_err(|error| error.at(&owner))?;
-                }
-            }
-            if options.purpose.has_unwanted() {
-                all.unwanted.extend(unwanted.iter().map(|release| helmfile.unwanted(release)));
-            }
-            let mut empty_lines =
-                releases.iter().filter(|release| helmfile.is_kustomization(release)).count();
-            for release in &releases {
-                let owner = format!("release \"{}\"", release.name);
-                all.warnings.extend(helmfile.skipped_hooks(
-                    &self.world,
-                    &release.hooks,
-                    "prepare",
-                    &owner,
-                )?);
-                let rendering = helmfile.rendering(&self.world, release, options, helm);
-                let mut rendering = rendering.map_err(|error| error.at(&owner))?;
-                rendering.empty_lines = std::mem::take(&mut empty_lines);
-                rendering.helmfile = number;
-                if options.purpose == Purpose::Apply {
-                    let hooks = helmfile.manifest_hooks(&self.world, release, &mut hook_bytes);
-                    rendering.hooks = hooks.map_err(|error| error.at(&owner))?;
-                }
-                all.releases.push(rendering);
+            let done = helmfile.render_all(&self.world, options, helm, &mut hook_bytes, &mut all);
+            all.releases.iter_mut().rev().take_while(|it| it.trail.is_empty()).for_each(|it| {
+                it.trail.clone_from(&helmfile.trail);
+                it.helmfile = number;
+            });
+            if let Err(error) = done {
+                return UntilError {
+                    made: all,
+                    error: Some(error.at(&helmfile.trail.to_string())),
+                };
             }
         }
-        Ok(all)
+        UntilError { made: all, error: None }
     }
 }
 
+/// The chart of a release, and what the release is called.
+struct PreparedChart {
+    named: Unwanted,
+    /// Parity(helmfile 1.8): a chart that is not there fails its release only when that is rendered.
+    chart: Result<Chart>,
+}
+
 impl Helmfile {
+    /// Adds the selected releases to all others, those before one that fails.
+    ///
+    /// Parity(helmfile 1.8): charts of all releases are made before the first one is rendered.
+    fn render_all(
+        &mut self,
+        world: &Arc<World>,
+        options: &Options,
+        helm: &dyn Helm,
+        hook_bytes: &mut usize,
+        all: &mut Renderings,
+    ) -> Result<()> {
+        let said = self.skipped_hooks(world, &self.spec.hooks, "prepare", &self.path)?;
+        all.warnings.extend(said);
+        self.apply_lock()?;
+        let Some(releases) = self.to_render(options)? else { return Ok(()) };
+        all.has_releases = true;
+        let (releases, unwanted): (Vec<_>, Vec<_>) =
+            releases.into_iter().partition(Release::is_desired);
+        if options.purpose == Purpose::Apply {
+            for release in &unwanted {
+                self.refuse_hooks(release).map_err(|error| error.at(&owner(release)))?;
+            }
+        }
+        if options.purpose.has_unwanted() {
+            all.unwanted.extend(unwanted.iter().map(|release| self.unwanted(release)));
+        }
+        let mut charts = Vec::new();
+        for release in &releases {
+            let chart = self.prepared_chart(world, release, options, helm);
+            charts.push(chart.map_err(|error| error.at(&owner(release)))?);
+        }
+        let mut empty_lines = releases.iter().filter(|it| self.is_kustomization(it)).count();
+        for (release, chart) in releases.iter().zip(charts) {
+            let owner = owner(release);
+            all.warnings.extend(self.skipped_hooks(world, &release.hooks, "prepare", &owner)?);
+            let rendering = self.rendering(world, release, chart, options);
+            let mut rendering = rendering.map_err(|error| error.at(&owner))?;
+            rendering.empty_lines = std::mem::take(&mut empty_lines);
+            if options.purpose == Purpose::Apply {
+                let hooks = self.manifest_hooks(world, release, hook_bytes);
+                rendering.hooks = hooks.map_err(|error| error.at(&owner))?;
+            }
+            all.releases.push(rendering);
+        }
+        Ok(())
+    }
+
     fn unwanted(&self, release: &Release) -> Unwanted {
         let ReleaseIdentity { name, namespace, kube_context } = self.identity(release);
         Unwanted { name, namespace, kube_context, shown: normal(&self.base, self.chart(release)) }
@@ -266,41 +305,53 @@ impl Helmfile {
         Ok(Some(desired.filter(Release::is_desired).chain(unwanted).collect()))
     }
 
-    fn rendering(
+    /// The chart of a release, made if it has to be.
+    fn prepared_chart(
         &self,
         world: &Arc<World>,
         release: &Release,
         options: &Options,
         helm: &dyn Helm,
-    ) -> Result<Rendering> {
+    ) -> Result<PreparedChart> {
         self.refuse_programs(release, options.purpose)?;
         self.check_address(release, self.chart(release))?;
-        let values = self.all_values(world, release)?;
-        let flags = match options.purpose {
-            Purpose::Lint => self.lint_flags(world, release, options)?,
-            _ => self.template_flags(world, release, options)?,
-        };
         let fetched = &*self.with_fetched_chart(release)?;
         let charted = &*self.with_chart_of_repository(world, fetched)?;
         let chart = match self.is_chartified(charted) {
             true => {
                 self.check_dependencies(charted)?;
-                self.chartified(world, charted, options, helm)?
+                Ok(self.chartified(world, charted, options, helm)?)
             }
-            false => self.chart_of(charted, options)?,
+            false => self.chart_of(charted, options),
         };
-        let Unwanted { name, namespace, kube_context, shown } = self.unwanted(fetched);
+        Ok(PreparedChart { named: self.unwanted(fetched), chart })
+    }
+
+    fn rendering(
+        &self,
+        world: &Arc<World>,
+        release: &Release,
+        prepared: PreparedChart,
+        options: &Options,
+    ) -> Result<Rendering> {
+        let values = self.all_values(world, release)?;
+        let flags = match options.purpose {
+            Purpose::Lint => self.lint_flags(world, release, options)?,
+            _ => self.template_flags(world, release, options)?,
+        };
+        let Unwanted { name, namespace, kube_context, shown } = prepared.named;
         Ok(Rendering {
             name,
             namespace,
             kube_context,
             shown,
-            chart,
+            chart: prepared.chart?,
             values,
             flags,
             id: release.id(),
             needs: release.needs.clone(),
             helmfile: 0,
+            trail: Trail::default(),
             operation: match options.purpose {
                 Purpose::Apply => self.operation(release)?,
                 _ => Operation::default(),
@@ -553,6 +604,11 @@ impl Helmfile {
         }
         Ok(items.join(","))
     }
+}
+
+/// What errors call a release.
+fn owner(release: &Release) -> String {
+    format!("release \"{}\"", release.name)
 }
 
 /// A text in which Helm sees neither lists nor the end of a value.

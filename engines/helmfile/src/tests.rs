@@ -13,7 +13,7 @@ use tree::Memory;
 
 use crate::{
     Address, Chart, Dialect, Fetch, Format, Helm, List, ManifestHook, Options, Plan, Printed,
-    Program, Purpose, Result, Run, Settings, Template, Wanted, When, World,
+    Program, Purpose, Result, Run, Settings, Template, UntilError, Wanted, When, World,
 };
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
@@ -504,4 +504,80 @@ fn hooks_that_cannot_be_followed_are_refused_by_name() {
         let error = hooks_of(hooks, more).unwrap_err().to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{hooks} {more}: {error}");
     }
+}
+
+/// Helmfiles below one, of which the second has a release that others lack something for.
+fn below(second: &str) -> World {
+    world(&[
+        (
+            "helmfile.yaml.gotmpl",
+            "helmfiles: [sub/a.yaml, sub/b.yaml]\nreleases:\n- {name: top, chart: ./c}\n",
+        ),
+        ("sub/a.yaml", "releases:\n- {name: one, chart: ../c}\n"),
+        ("sub/b.yaml", second),
+        ("c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
+    ])
+}
+
+const TRAIL: &str = "in ./helmfile.yaml.gotmpl: in .helmfiles[1]: in sub/b.yaml: ";
+
+#[test]
+fn releases_before_one_that_fails_are_rendered_and_the_error_names_the_files() {
+    let rendered = |second: &str| {
+        let plan = plan_in(below(second)).unwrap();
+        let UntilError { made, error } = plan.renderings_until_error(&Options::default(), &NoHelm);
+        let names: Vec<String> = made.releases.into_iter().map(|it| it.name).collect();
+        (names.join(" "), error.map(|error| error.to_string()).unwrap_or_default())
+    };
+    // What helmfile 1.8.0 prints before its errors.
+    for (second, names, error) in [
+        (
+            "{name: two, chart: ../c}\n- {name: three, chart: ../c, values: [no.yaml]}",
+            "one two",
+            "release \"three\": ",
+        ),
+        (
+            "{name: two, chart: ../c}\n- {name: three, chart: ../no}",
+            "one two",
+            "release \"three\": ",
+        ),
+        (
+            "{name: two, chart: ../c, needs: [three]}\n- {name: three, chart: ../c, values: [no.yaml]}",
+            "one",
+            "release \"three\": ",
+        ),
+        (
+            "{name: two, chart: ../c, condition: x.enabled}",
+            "one",
+            "failed to parse condition in release two",
+        ),
+    ] {
+        let (found, told) = rendered(&format!("releases:\n- {second}\n"));
+        assert_eq!(found, names, "{second}");
+        assert!(told.starts_with(&format!("{TRAIL}{error}")), "{told}");
+    }
+    assert_eq!(rendered("releases: []\n"), ("one top".to_owned(), String::new()));
+}
+
+#[test]
+fn helmfiles_before_one_that_cannot_be_loaded_are_known() {
+    let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
+    let world = Arc::new(below("releases:\n- {nme: two}\n"));
+    let UntilError { made, error } = Plan::load_until_error(&world, "/", &settings);
+    assert!(error.unwrap().to_string().starts_with(TRAIL));
+    assert!(made.build(false, "/tmp").unwrap().text.contains("name: one"));
+    assert!(Plan::load(&world, "/", &settings).is_err());
+}
+
+#[test]
+fn a_need_that_is_not_selected_names_the_files_that_led_to_it() {
+    let selectors = vec!["name=two".to_owned()];
+    let settings = Settings { environment: "default".to_owned(), selectors, ..Settings::default() };
+    let second = "releases:\n- {name: two, chart: ../c, needs: [x]}\n- {name: x, chart: ../c}\n";
+    let plan = || Plan::load(&Arc::new(below(second)), "/", &settings).unwrap();
+    let UntilError { made, error } = plan().show_dag_until_error();
+    assert_eq!(made.text, "GROUP RELEASE DEPENDENCIES\n");
+    let error = error.unwrap().to_string();
+    assert!(error.starts_with(&format!("{TRAIL}release(s) \"two\" depend(s) on")), "{error}");
+    assert!(plan().show_dag().is_err());
 }

@@ -12,6 +12,7 @@ use crate::place::{Place, base, join, parent};
 use crate::select::are_compatible;
 use crate::settings::Settings;
 use crate::spec::SubHelmfile;
+use crate::trail::Trail;
 use crate::world::World;
 
 /// How deep helmfiles may be below each other.
@@ -30,11 +31,13 @@ pub(crate) struct Visit<'v> {
     pub(crate) is_partial: bool,
 }
 
-/// All helmfiles of a plan.
+/// All helmfiles of a plan, or those before one that cannot be loaded.
 pub(crate) struct Visited {
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
+    /// Why the visit ended early.
+    pub(crate) error: Option<Error>,
 }
 
 /// What a visit hands to the helmfiles that it finds.
@@ -42,6 +45,8 @@ pub(crate) struct Visited {
 struct Options {
     given: Given,
     selectors: Vec<String>,
+    /// The files that led there.
+    trail: Trail,
 }
 
 impl<'v> Visit<'v> {
@@ -51,15 +56,16 @@ impl<'v> Visit<'v> {
         settings: &'v Settings,
         place: &Place,
     ) -> Result<Visited> {
-        let mut visit =
-            Self { world, settings, found: Vec::new(), left: HELMFILES, is_partial: false };
         let values = settings.state_values_files.iter().cloned().map(Value::String).collect();
         let overrides =
             maps::of_flags(&settings.state_values_set, &settings.state_values_set_string)?;
         let given = Given { values, overrides, ..Given::default() };
-        let options = Options { given, selectors: settings.selectors.clone() };
-        visit.path(place, &settings.file, &options, 0)?;
-        Ok(Visited { helmfiles: visit.found, is_partial: visit.is_partial })
+        let selectors = settings.selectors.clone();
+        let options = Options { given, selectors, trail: Trail::default() };
+        let mut visit =
+            Self { world, settings, found: Vec::new(), left: HELMFILES, is_partial: false };
+        let error = visit.path(place, &settings.file, &options, 0).err();
+        Ok(Visited { helmfiles: visit.found, is_partial: visit.is_partial, error })
     }
 
     fn path(&mut self, place: &Place, path: &str, options: &Options, depth: usize) -> Result<()> {
@@ -78,7 +84,9 @@ impl<'v> Visit<'v> {
                 (parent(file), base(file))
             };
             let absolute = place.absolute_of(&directory)?;
+            let own_place = format!("in {directory}/{name}");
             let mut options = options.clone();
+            options.trail = options.trail.with(own_place.clone());
             if options.given.callee.is_empty() {
                 name.clone_into(&mut options.given.callee);
             }
@@ -88,7 +96,7 @@ impl<'v> Visit<'v> {
                 }
                 false => self.one(place, name, Some(&absolute), &absolute, &options, depth),
             };
-            done.map_err(|error| error.at(&format!("in {directory}/{name}")))?;
+            done.map_err(|error| error.at(&own_place))?;
         }
         Ok(())
     }
@@ -113,6 +121,7 @@ impl<'v> Visit<'v> {
             loaded => loaded?,
         };
         helmfile.selectors.clone_from(&options.selectors);
+        helmfile.trail.clone_from(&options.trail);
         for (index, below) in helmfile.spec.helmfiles.iter().enumerate() {
             let selectors = below.selectors.as_deref().unwrap_or_default();
             let is_excluded = !self.settings.selectors.is_empty()
@@ -123,9 +132,10 @@ impl<'v> Visit<'v> {
                 self.is_partial = true;
                 continue;
             }
-            let options = self.options_below(&helmfile, below, &join(absolute, name), options);
-            self.path(place, &below.path, &options, depth + 1)
-                .map_err(|error| error.at(&format!("in .helmfiles[{index}]")))?;
+            let entry = format!("in .helmfiles[{index}]");
+            let mut options = self.options_below(&helmfile, below, &join(absolute, name), options);
+            options.trail = helmfile.trail.with(entry.clone());
+            self.path(place, &below.path, &options, depth + 1).map_err(|error| error.at(&entry))?;
         }
         helmfile.execute_templates(self.world).map_err(|error| {
             error.at(&format!("failed executing release templates in \"{name}\""))
@@ -159,7 +169,7 @@ impl<'v> Visit<'v> {
             overrides: maps::Map::new(),
             inherited,
         };
-        Options { given, selectors }
+        Options { given, selectors, trail: Trail::default() }
     }
 
     /// The helmfiles that a path means.

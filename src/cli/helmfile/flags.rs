@@ -206,6 +206,22 @@ pub(super) enum Command {
     },
 }
 
+impl Command {
+    /// Whether it prints what it has of the helmfiles before one that cannot be loaded, as helmfile's does.
+    ///
+    /// Differs(helmfile 1.8): `diff` compares nothing then.
+    pub(super) fn prints_until_error(&self) -> bool {
+        match self {
+            Self::Build { .. }
+            | Self::Template(_)
+            | Self::Lint(_)
+            | Self::ShowDag
+            | Self::PrintEnv { .. } => true,
+            Self::List { .. } | Self::Deps(_) | Self::Diff(_) => false,
+        }
+    }
+}
+
 /// Formats of `list`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum ListFormat {

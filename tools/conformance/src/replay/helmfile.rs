@@ -81,6 +81,8 @@ pub struct Run {
     exit: i32,
     #[serde(default)]
     expected: String,
+    #[serde(default)]
+    stderr: String,
 }
 
 /// What people call helmfile: arguments before its own, and folders of programs that it runs.
@@ -139,12 +141,35 @@ fn judge(run: &Run, got: &Answer) -> Judgement {
         (false, Some(0)) => {
             same(&format!("{name}: exit status {}", run.exit), &format!("{name}: success"))
         }
-        // Which error it is differs: nothing is run, and the words are our own.
-        (false, Some(_)) => Ok(()),
+        // What the error says differs: nothing is run, and the words are our own.
+        (false, Some(_)) => {
+            let error = String::from_utf8_lossy(&got.stderr);
+            let trail = trail(&run.stderr);
+            if !error.contains(trail) {
+                return same(
+                    &format!("{name}: an error with `{trail}`"),
+                    &format!("{name}: {error}"),
+                );
+            }
+            let got = String::from_utf8_lossy(&got.stdout);
+            same(&format!("{name}\n{}", run.expected), &format!("{name}\n{got}"))
+        }
         (false, None) => {
             same(&format!("{name}: exit status {}", run.exit), &format!("{name}: a crash"))
         }
     }
+}
+
+/// The files that led to an error, as helmfile's begins with them: `in ./helmfile.yaml: in .helmfiles[0]: in a.yaml: `.
+fn trail(stderr: &str) -> &str {
+    let Some(line) = stderr.lines().find(|line| line.starts_with("in ./")) else { return "" };
+    let mut len = 0;
+    while let Some((place, _)) = line[len..].split_once(": ")
+        && place.strip_prefix("in ").is_some_and(|place| !place.contains(' '))
+    {
+        len += place.len() + ": ".len();
+    }
+    &line[..len]
 }
 
 impl Recorded {
