@@ -216,6 +216,7 @@ fn deprecated(flag: &str, advice: &str) {
 fn warn(warning: &Warning) {
     match warning {
         Warning::Advice(text) => eprintln!("{text}"),
+        Warning::Lost(text) => eprintln!("# Warning: {text}"),
         Warning::Log(line) => {
             let now = jiff::Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
             eprintln!("{now} {line}");

@@ -139,6 +139,9 @@ pub(super) async fn predict(
     match Kind::of(&object)? {
         Kind::Kustomization => {
             let built = built::kustomization::build(cluster, object, &given, settings).await?;
+            for warning in &built.wish.warnings {
+                say(Mark::Warning, &clean(warning));
+            }
             kustomization::diff(cluster, &built).await
         }
         Kind::HelmRelease => {

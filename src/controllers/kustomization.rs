@@ -115,6 +115,8 @@ struct SettledBuild {
     inputs: String,
     /// Whether the health of objects counts that are not among those applied, so that no watch of theirs tells of it.
     asks_others: bool,
+    /// What is not built although a kustomization names it.
+    warnings: Vec<String>,
 }
 
 impl Depended for Kustomization {}
@@ -428,6 +430,9 @@ impl Session {
         };
         let (mut ended, done) =
             self.drive(&passed, object, wish.desired.clone(), wishes, target).await;
+        if let Rest::Settled(_, text) = &mut ended.rest {
+            *text = wish::with_warnings(std::mem::take(text), &wish.warnings);
+        }
         let (cluster, known) = (&target.cluster, self.failed_wait(&judged));
         culprit::complete(&mut ended.rest, cluster, &wish.secrets, known).await;
         let answers = passed.into_answers();
@@ -477,10 +482,15 @@ impl Session {
             Rest::Settled(..) => {
                 let trace = wish.trace.clone();
                 let (is_remote, inputs) = (wish.is_remote, wish.inputs.clone());
-                let asks_others = wish.asks_others();
-                let settled =
-                    SettledBuild { generation, digest, trace, is_remote, inputs, asks_others };
-                memory.settled = Some(settled);
+                memory.settled = Some(SettledBuild {
+                    generation,
+                    digest,
+                    trace,
+                    is_remote,
+                    inputs,
+                    asks_others: wish.asks_others(),
+                    warnings: wish.warnings.clone(),
+                });
                 memory.applied.end(judged);
             }
             rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {

@@ -67,6 +67,8 @@ pub enum Warning {
     Advice(String),
     /// A line that kustomize logs, with a time in front.
     Log(String),
+    /// Something that is not built although a kustomization names it. Differs(kustomize 5.8): it is silent (kustomize#5979).
+    Lost(String),
 }
 
 /// An object of a finished build.
@@ -155,6 +157,11 @@ impl Build<'_> {
     /// What is known of kinds; cheap to copy.
     pub(crate) fn schema(&self) -> Schema {
         self.schema.borrow().clone()
+    }
+
+    /// Adds a warning of something that is not built.
+    pub(crate) fn warn_of_loss(&self, text: String) {
+        self.warnings.borrow_mut().push(Warning::Lost(text));
     }
 
     pub(crate) fn warn(&self, advice: String) {

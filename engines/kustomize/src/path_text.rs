@@ -25,6 +25,34 @@ pub fn clean(path: &str) -> String {
     text
 }
 
+/// A path that two lines of YAML became, of which the first one leads nowhere.
+pub(crate) struct JoinedLines<'p> {
+    /// The path of the first line.
+    pub(crate) lost: &'p str,
+    /// The path of the second line, to which both together lead.
+    pub(crate) kept: &'p str,
+}
+
+/// Whether a path is `lost - kept`, where the `..` of `kept` leave what looks like a folder and is the end of `lost`.
+///
+/// YAML continues a text with a line that is indented deeper, also if that line begins with `-`.
+pub(crate) fn joined_lines(path: &str) -> Option<JoinedLines<'_>> {
+    const MARK: &str = " - ";
+    let mut parts: Vec<&str> = Vec::new();
+    let mut is_left = false;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                is_left |= parts.pop().is_some_and(|left| left.contains(MARK));
+            }
+            part => parts.push(part),
+        }
+    }
+    let (lost, kept) = path.rsplit_once(MARK).filter(|_| is_left)?;
+    Some(JoinedLines { lost, kept })
+}
+
 /// Two paths one behind the other, cleaned; empty ones do not count.
 pub fn join(left: &str, right: &str) -> String {
     match (left, right) {

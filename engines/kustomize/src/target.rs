@@ -17,7 +17,7 @@ use crate::kustomization::{COMPONENT, FILE_NAMES, Kustomization};
 use crate::loader::Loader;
 use crate::manifest;
 use crate::origin::{ORIGIN, Origin};
-use crate::path_text;
+use crate::path_text::{self, JoinedLines};
 use crate::plugin;
 use crate::resource::{self, Resource};
 use crate::resources::Resources;
@@ -214,6 +214,7 @@ impl<'b> Target<'b> {
         path: &str,
         is_component: bool,
     ) -> Result<Accumulation> {
+        self.warn_of_joined_lines(path);
         let dir = loader.root().to_owned();
         let mut other = Self::load(self.build, loader)
             .within(|| format!("couldn't make target for path '{dir}'"))?;
@@ -247,6 +248,21 @@ impl<'b> Target<'b> {
             Config::joined(so_far.config, added.config, &self.build.budget).within(merging)?;
         so_far.variables.merge(added.variables).within(merging)?;
         Ok(so_far)
+    }
+
+    /// Warns of a path that two lines became.
+    fn warn_of_joined_lines(&self, path: &str) {
+        /// How much of a path is shown, in characters.
+        const SHOWN: usize = 200;
+        let Some(JoinedLines { lost, kept }) = path_text::joined_lines(path) else { return };
+        let shown = |path: &str| path.chars().take(SHOWN).collect::<String>();
+        self.build.warn_of_loss(format!(
+            "{}: `{}` is not built, because the line `- {}` is indented deeper than the one before it, which makes \
+             both one path",
+            path_text::join(self.loader.root(), self.file),
+            shown(lost),
+            shown(kept)
+        ));
     }
 
     fn generate(&self, so_far: &mut Accumulation) -> Result<()> {

@@ -182,13 +182,14 @@ impl Session {
             return None;
         }
         let digest = Some(settled.digest.clone());
+        let warnings = settled.warnings.clone();
         if verify == Verify::Moved {
             memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
             memory.verified = Some(self.began);
         }
         let rest = Rest::Settled(
             reason::RECONCILIATION_SUCCEEDED,
-            format!("Applied revision: {revision}"),
+            wish::with_warnings(format!("Applied revision: {revision}"), &warnings),
         );
         let mut ended = early(object, revision, rest);
         ended.came.digest = digest;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crds::kustomize::KustomizationSpec;
 use golang::meter::{Meter, Stop};
-use kustomize::{Budget, InTree, Options, Restriction};
+use kustomize::{Budget, InTree, Options, Restriction, Warning};
 use objects::{Masking, Object};
 use sources::bases::without_credentials;
 use tree::{Entry, Files, Kind, RelPath, TreeError};
@@ -50,7 +50,12 @@ pub(super) struct Loaded {
     pub(super) objects: Vec<Object>,
     /// Whether something on another server went into it, so that the artifact's files do not tell what it is.
     pub(super) is_remote: bool,
+    /// What is not built although a kustomization names it, at most [`MAX_WARNINGS`].
+    pub(super) warnings: Vec<String>,
 }
+
+/// How many warnings of a build are told.
+const MAX_WARNINGS: usize = 3;
 
 /// What one build may use up: memory, and time in which it does not wait for servers.
 pub(super) struct Account {
@@ -95,8 +100,10 @@ pub(super) fn load(
         keeps_builtin_schema: true,
         ..Options::default()
     };
+    let mut warnings = Vec::new();
     let (built, is_remote) = bases.beside(within, &account.limit, |files| {
-        kustomize::build(files, &root, &options, &account.budget, &mut Vec::new())
+        warnings.clear();
+        kustomize::build(files, &root, &options, &account.budget, &mut warnings)
     });
     let objects = built?.into_objects()?;
     if objects.len() > MAX_OBJECTS {
@@ -107,7 +114,11 @@ pub(super) fn load(
         Object::new(found.value).map_err(|problem| Error::NotAnObject { what, problem })
     };
     let objects = objects.into_iter().map(object).collect::<Result<_, _>>()?;
-    Ok(Loaded { objects, is_remote })
+    let lost = warnings.into_iter().filter_map(|warning| match warning {
+        Warning::Lost(text) => Some(text),
+        Warning::Advice(_) | Warning::Log(_) => None,
+    });
+    Ok(Loaded { objects, is_remote, warnings: lost.take(MAX_WARNINGS).collect() })
 }
 
 /// The artifact's files with others in the places of some, or added.

@@ -55,6 +55,13 @@ pub(crate) struct Wish {
     pub(super) health_versions: Vec<(ObjectId, String)>,
     /// What is put in from Secrets, and what the Secrets among the manifests hold.
     pub(crate) secrets: Masking,
+    /// What is not built although a kustomization names it, for people.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What a condition says of a build that was applied, with what a person has to know of it.
+pub(super) fn with_warnings(text: String, warnings: &[String]) -> String {
+    warnings.iter().fold(text, |text, warning| format!("{text}; warning: {warning}"))
 }
 
 impl Wish {
@@ -220,7 +227,7 @@ fn built(
     let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account.limit));
     let decrypting = inputs.decryption.as_ref().zip(asked.as_ref());
     let decrypting = decrypting.map(|(it, services)| it.with(services, &account.stop));
-    let Loaded { objects: loaded, is_remote } =
+    let Loaded { objects: loaded, is_remote, warnings } =
         manifests::load(&recorder, spec, decrypting, bases, &account, secrets)
             .map_err(|error| refused(&error))?;
     let trace = recorder.seen();
@@ -256,6 +263,7 @@ fn built(
         ignore,
         health_versions,
         secrets,
+        warnings,
     })
 }
 

@@ -21,7 +21,7 @@ fn built(text: &str, dir: &str, options: &Options) -> String {
     let mut shown = String::new();
     for warning in warnings {
         match warning {
-            Warning::Advice(text) | Warning::Log(text) => {
+            Warning::Advice(text) | Warning::Log(text) | Warning::Lost(text) => {
                 shown.push_str(&text);
                 shown.push('\n');
             }
@@ -354,4 +354,30 @@ proptest::proptest! {
         );
         drop(built(&text, "/app", &Options::default()));
     }
+}
+
+#[test]
+fn a_base_that_is_lost_in_a_path_of_two_lines_is_warned_of() {
+    let config =
+        |name: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n");
+    let text = |entries: &str| {
+        format!(
+            "//- app/kustomization.yaml\nresources:\n{entries}\n\
+             //- base/kustomization.yaml\nresources: [it.yaml]\n//- base/it.yaml\n{}\
+             //- shared/prod/kustomization.yaml\nresources: [it.yaml]\n//- shared/prod/it.yaml\n{}",
+            config("base"),
+            config("prod"),
+        )
+    };
+    // kustomize 5.8.1 builds the same, and is silent (kustomize#5979).
+    let joined = built(&text("- ./../base\n - ../../shared/prod"), "/app", &Options::default());
+    let warning = "/app/kustomization.yaml: `./../base` is not built, because the line `- ../../shared/prod` is \
+                   indented deeper than the one before it, which makes both one path\n";
+    assert_eq!(
+        joined,
+        format!("{warning}{}", built(&text("- ../shared/prod"), "/app", &Options::default()))
+    );
+    let both = built(&text("- ../base\n- ../shared/prod"), "/app", &Options::default());
+    assert!(both.contains("name: base") && both.contains("name: prod"), "{both}");
+    assert!(!both.contains("not built"), "{both}");
 }

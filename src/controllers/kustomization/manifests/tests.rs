@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tree::Memory;
 
 use super::*;
+use crate::controllers::kustomization::wish;
 use crate::time_limit::TIME_LIMIT;
 
 fn config_map(name: &str) -> String {
@@ -100,4 +101,40 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
     assert!(with("app/b.yaml", "changed"), "b.yaml is not part of the build");
     assert!(!with("app/a.yaml", "changed"), "a.yaml is");
     assert!(!with("app/kustomization.yaml", "changed"), "so is the kustomization");
+}
+
+#[test]
+fn a_base_that_is_lost_in_a_path_of_two_lines_is_told_in_the_condition() {
+    let (base, prod) = (config_map("base"), config_map("prod"));
+    let warned = |entries: &str| {
+        let kustomization = format!("resources:\n{entries}\n");
+        let files = [
+            ("apps/one/kustomization.yaml", kustomization.as_str()),
+            ("base/kustomization.yaml", "resources: [it.yaml]\n"),
+            ("base/it.yaml", &base),
+            ("shared/prod/kustomization.yaml", "resources: [it.yaml]\n"),
+            ("shared/prod/it.yaml", &prod),
+        ];
+        let tree = Memory::from_files(files).unwrap();
+        let all = load(
+            &tree,
+            &spec(&json!({"path": "apps/one"})),
+            None,
+            Bases::Refused("there are none"),
+            &Account::new(TIME_LIMIT),
+            &mut Masking::default(),
+        )
+        .unwrap();
+        let text = wish::with_warnings("Applied revision: r1".to_owned(), &all.warnings);
+        (all.objects.len(), text)
+    };
+    let (count, text) = warned("- ../../base\n - ../../shared/prod");
+    assert_eq!(count, 1);
+    assert_eq!(
+        text,
+        "Applied revision: r1; warning: /apps/one/kustomization.yaml: `../../base` is not built, because the line \
+         `- ../../shared/prod` is indented deeper than the one before it, which makes both one path"
+    );
+    let (count, text) = warned("- ../../base\n- ../../shared/prod");
+    assert_eq!((count, text.as_str()), (2, "Applied revision: r1"));
 }

@@ -131,6 +131,8 @@ fn options(args: &[String]) -> Result<Options, Fault> {
 fn line(warning: &Warning) -> String {
     match warning {
         Warning::Advice(text) | Warning::Log(text) => format!("{text}\n"),
+        // Differs(kustomize 5.8): it is silent.
+        Warning::Lost(_) => String::new(),
     }
 }
 
