@@ -20,15 +20,25 @@ const REPOSITORY: &str = "127.0.0.1:5599/rec/app";
 /// 2026-12-01, in seconds of Unix time.
 const NOW: i64 = 1_796_083_200;
 
+const NO_CLAIM: &str = "the signed payload is no claim about an image, which `cosign verify` refuses too; Flux does not read it";
 const REPLAY: &str = "the signed payload is of another image, which `cosign verify` refuses too; Flux does not read it";
 const HIDDEN_BY_BUNDLE: &str =
     "the signature of the older format is good; in Flux any bundle hides it, whoever made it";
 
 /// Cases in which windlass differs on purpose.
-pub(super) const EXCEPTIONS: [(&str, &str); 10] = [
+pub(super) const EXCEPTIONS: [(&str, &str); 19] = [
     ("oci-cosign-old-payload-otherdigest-signed", REPLAY),
     ("oci-cosign-old-payload-empty-signed", REPLAY),
     ("oci-cosign-old-payload-notjson-signed", REPLAY),
+    ("oci-cosign-old-payload-text-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-half-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-number-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-null-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-list-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-string-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-trailing-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-yaml-signed", NO_CLAIM),
+    ("oci-cosign-old-payload-binary-signed", NO_CLAIM),
     ("oci-cosign-old-payload-nodigest-signed", REPLAY),
     ("oci-cosign-old-payload-type-signed", REPLAY),
     ("oci-cosign-old-replay", REPLAY),
