@@ -1,5 +1,6 @@
 //! One schema and the values for it.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,6 +37,9 @@ pub(super) fn check(
     meter.steps(schema.len() as u64 * COMPILED).map_err(exhausted)?;
     let mut schema = parse(schema)?;
     let patterns = Patterns::translate(&mut schema)?;
+    // The compiler looks for each schema among all others, and asks no clock.
+    let subschemas = patterns.subschemas();
+    meter.steps(subschemas.saturating_mul(subschemas) / 2).map_err(exhausted)?;
     let values = to_json(values).map_err(|error| error.to_string())?;
     let mut compiler = Compiler::new();
     let unresolved = UnresolvedNames::default();
@@ -90,8 +94,11 @@ fn parse(text: &[u8]) -> Result<Json, String> {
     serde_json::from_str(&text).map_err(|error| format!("the schema cannot be read: {error}"))
 }
 
-/// The `urn:` names that a schema refers to and that nothing resolves.
-type UnresolvedNames = Arc<Mutex<Vec<String>>>;
+/// The `urn:` names that a schema refers to and that nothing resolves: the first [`MAX_UNRESOLVED_NAMES`].
+type UnresolvedNames = Arc<Mutex<BTreeSet<String>>>;
+
+/// How many unresolved names of a schema are warned of.
+const MAX_UNRESOLVED_NAMES: usize = 16;
 
 /// Loads what a schema refers to: nothing.
 #[derive(Debug)]
@@ -102,7 +109,10 @@ struct NoLoader {
 impl UrlLoader for NoLoader {
     fn load(&self, url: &str) -> Result<Json, Box<dyn Error>> {
         if url.starts_with("urn:") {
-            self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).push(url.to_owned());
+            let mut unresolved = self.unresolved.lock().unwrap_or_else(PoisonError::into_inner);
+            if unresolved.len() < MAX_UNRESOLVED_NAMES {
+                unresolved.insert(url.to_owned());
+            }
             return Ok(Json::Bool(true));
         }
         Err("remote schemas are not supported; move what `$ref` refers to into `$defs` of values.schema.json"
@@ -113,7 +123,9 @@ impl UrlLoader for NoLoader {
 /// Adds a warning in Helm's words for each name, unless it is there.
 fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<Warning>) {
     const MESSAGE: &str = "unresolved URN reference ignored; using permissive schema";
-    for urn in unresolved.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    let unresolved =
+        std::mem::take(&mut *unresolved.lock().unwrap_or_else(PoisonError::into_inner));
+    for urn in unresolved {
         let warning = Warning::new(Level::Warn, MESSAGE).with("urn", urn);
         if !warnings.contains(&warning) {
             warnings.push(warning);

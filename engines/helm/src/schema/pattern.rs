@@ -21,6 +21,8 @@ pub(super) struct Patterns {
     states: BTreeMap<String, usize>,
     /// How many are large when they are compiled.
     large: usize,
+    /// How many schemas there are in the schema, at most.
+    subschemas: u64,
 }
 
 /// How many bytes a compiled pattern takes at most that is not large.
@@ -51,7 +53,9 @@ impl Patterns {
         while let Some(schema) = pending.pop() {
             match schema {
                 Json::Array(items) => pending.extend(items),
+                Json::Bool(_) => patterns.subschemas += 1,
                 Json::Object(keywords) => {
+                    patterns.subschemas += 1;
                     if let Some(Json::Object(by_pattern)) = keywords.get_mut("patternProperties") {
                         let renamed = std::mem::take(by_pattern).into_iter();
                         *by_pattern = renamed
@@ -82,6 +86,11 @@ impl Patterns {
             }
         }
         Ok(patterns)
+    }
+
+    /// How many schemas there are in the schema, at most.
+    pub(super) fn subschemas(&self) -> u64 {
+        self.subschemas
     }
 
     /// What stood where something stands now.

@@ -55,6 +55,32 @@ fn nothing_is_fetched() {
 }
 
 #[test]
+fn a_schema_of_too_many_schemas_is_not_compiled() {
+    let checked = |count: usize| {
+        let schema = json!({"allOf": vec![json!({}); count]}).to_string();
+        let mut meter =
+            Meter::new(Allowance { steps: 50_000_000, ..Allowance::UNLIMITED }, Stop::default());
+        let values = golang::value::Map::new(golang::value::Type::Any, []);
+        check_one(schema.as_bytes(), &values, &mut meter, &mut Vec::new())
+    };
+    assert_eq!(checked(1_000), Ok(()));
+    let error = checked(150_000).unwrap_err();
+    assert!(error.starts_with("checking values is stopped"), "{error}");
+}
+
+#[test]
+fn many_unresolved_urns_are_few_warnings() {
+    let properties: serde_json::Map<String, Json> =
+        (0..200).map(|at| (format!("p{at}"), json!({"$ref": format!("urn:x:{at}")}))).collect();
+    let schema = json!({"properties": properties}).to_string();
+    let values = golang::value::Map::new(golang::value::Type::Any, []);
+    let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+    let mut warnings = Vec::new();
+    check_one(schema.as_bytes(), &values, &mut meter, &mut warnings).unwrap();
+    assert_eq!(warnings.len(), 16);
+}
+
+#[test]
 fn each_urn_that_nothing_resolves_is_warned_of_once() {
     let schema = json!({"properties": {
         "a": {"$ref": "urn:example:x"}, "b": {"$ref": "urn:example:x"}, "c": {"$ref": "urn:other:y"},
