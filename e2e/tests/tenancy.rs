@@ -10,7 +10,9 @@ use e2e::control_plane::{self, ControlPlane};
 use e2e::git_server::{Access, GitServer};
 use e2e::harness::flux::{NEVER, SOON, condition, inventory};
 use e2e::harness::manifests::config_map;
+use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, Target, Windlass, await_until};
+use e2e::servers::charts::ChartServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -114,6 +116,49 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
             story.await_object(&app, SOON, refused).await?;
         }
     }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_repository_that_a_file_may_not_name_fails_its_releases_alone() -> Result<()> {
+    let story = Story::begin("refused-charts").await?;
+    let _windlass = Windlass::start_for(&story, &["--no-remote-bases"]).await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/map.yaml", CONFIG)]).await?;
+    let closed = ChartServer::start(None)?;
+    let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+    closed.publish(&[("Chart.yaml", chart), ("templates/map.yaml", CONFIG)])?;
+    let text = format!(
+        "repositories: [{{name: open, url: '{}'}}, {{name: closed, url: '{}'}}]\nreleases:\n\
+         - {{name: a, chart: open/app, values: [{{value: '1', name: a}}]}}\n\
+         - {{name: b, chart: closed/app, values: [{{value: '1', name: b}}]}}\n\
+         - {{name: c, chart: open/app, needs: [b], values: [{{value: '1', name: c}}]}}\n",
+        charts.server.url(),
+        closed.url()
+    );
+    let _upstream = story.follow("shop", &[("helmfile.yaml", text)]).await?;
+    let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+        "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true, "retryInterval": "2s",
+            "sourceRef": {"kind": "GitRepository", "name": "shop"}}});
+    story.apply_value(object).await?;
+    let target = Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let states = |object: &DynamicObject| -> Vec<String> {
+        let rows = object.data["status"]["releases"].as_array().into_iter().flatten();
+        rows.filter_map(|row| Some(format!("{} {}", row["name"].as_str()?, row["state"].as_str()?)))
+            .collect()
+    };
+    let is_alone = |object: &DynamicObject| states(object) == ["a Ready", "b Failed", "c Waiting"];
+    let object = story.await_object(&target, SOON, is_alone).await?;
+    let ready = condition(&object, "Ready");
+    let message = ready["message"].to_string();
+    ensure!(ready["status"] == "False" && message.contains("--no-remote-bases"), "{ready}");
+    ensure!(message.contains("create a HelmRepository with this URL"), "{ready}");
+
+    let repository = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmRepository",
+        "metadata": {"name": "closed"}, "spec": {"interval": NEVER, "url": closed.url()}});
+    story.apply_value(repository).await?;
+    let is_well = |object: &DynamicObject| states(object) == ["a Ready", "b Ready", "c Ready"];
+    story.await_object(&target, SOON, is_well).await?;
     story.end().await
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use helmfile::bundle::{self, Bundle, Entry};
-use helmfile::{Address, Fetch, Settings, Wanted};
+use helmfile::{Address, ChartError, Fetch, Settings, Wanted};
 use sources::archive::{Contents, write};
 use sources::bases::without_credentials;
 use tree::RelPath;
@@ -212,7 +212,7 @@ impl Fetch for Recording {
         Ok(place)
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
         let place = self.remotes.chart(chart)?;
         let Wanted { name, range, url, .. } = chart;
         let of = format!("chart {name} {range} of {}", without_credentials(url));

@@ -384,6 +384,7 @@ fn rendered(release: &Rendering, stop: &Stop) -> Result<Vec<u8>, String> {
             args.push(place.clone());
             Some(files.as_slice())
         }
+        Chart::Refused { why } => return Err(why.clone()),
     };
     args.extend(release.flags.iter().cloned());
     template::render_chart(&args, &release.values, files, stop)

@@ -423,7 +423,12 @@ impl<K: Model> Session<K> {
         let (known, is_asked) = (key(origin), marks::is_asked(&**object));
         if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == known) {
             // Repositories may have other versions by now; what was drawn would be drawn anew.
-            let is_fresh = kept.made.elapsed() < self.interval(object, timeouts) && !is_asked;
+            let interval = match kept.plan.has_refused_chart() {
+                // A HelmRepository may allow it at any time.
+                true => timeouts.retry,
+                false => self.interval(object, timeouts),
+            };
+            let is_fresh = kept.made.elapsed() < interval && !is_asked;
             if is_fresh || !kept.plan.drawn.is_empty() {
                 return Ok(kept.plan.clone());
             }

@@ -57,6 +57,10 @@ pub struct ReleaseRow {
     #[schemars(extend("default" = ""))]
     pub kube_context: String,
 
+    /// The file of the helmfile that has the release, in the source; a digest of a long path.
+    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    pub helmfile: Option<String>,
+
     /// Where it is in its life.
     pub state: ReleaseState,
 

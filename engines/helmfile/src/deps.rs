@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::load::Helmfile;
 use crate::place::{base, join};
 use crate::plan::Plan;
+use crate::remote::ChartError;
 use crate::select::selected;
 use crate::spec::{Release, Repository};
 use crate::world::World;
@@ -100,6 +101,14 @@ impl Plan {
     }
 }
 
+/// A release whose chart may be in a repository or a registry.
+pub(crate) enum ChartOfRepository<'r> {
+    /// The release with its chart on the disk.
+    Available(Cow<'r, Release>),
+    /// A helmfile may not name where the chart is.
+    Refused(Error),
+}
+
 impl Helmfile {
     /// The chart of a release, where that is in a repository that the helmfile names.
     fn wanted(&self, world: &World, release: &Release) -> Option<Wanted> {
@@ -125,17 +134,20 @@ impl Helmfile {
     }
 
     /// The release with its chart on the disk, if it is in a repository or a registry.
+    ///
+    /// # Errors
+    /// What is wrong with the repository or the release, or the chart cannot be fetched.
     pub(crate) fn with_chart_of_repository<'r>(
         &self,
         world: &World,
         release: &'r Release,
-    ) -> Result<Cow<'r, Release>> {
+    ) -> Result<ChartOfRepository<'r>> {
         let chart = &release.chart;
         // A directory of this name is taken first, and that of `--chart` before all.
         let is_here = is_local(chart) || self.place.exists(&normal(&self.base, chart));
         let Some(fetch) = world.fetch.as_ref().filter(|_| !is_here && self.spec.chart.is_empty())
         else {
-            return Ok(Cow::Borrowed(release));
+            return Ok(ChartOfRepository::Available(Cow::Borrowed(release)));
         };
         let wanted = match chart.strip_prefix("oci://").and_then(|rest| rest.rsplit_once('/')) {
             Some((folder, name)) => Some(of_registry(release, folder, name)),
@@ -146,7 +158,7 @@ impl Helmfile {
                 Some((name, _)) => {
                     Err(format!("no repository `{name}`, of which the chart `{chart}` is: add it to `repositories`").into())
                 }
-                None => Ok(Cow::Borrowed(release)),
+                None => Ok(ChartOfRepository::Available(Cow::Borrowed(release))),
             };
         };
         if !wanted.unsupported.is_empty() {
@@ -157,9 +169,15 @@ impl Helmfile {
             .into());
         }
         let failed =
-            |error: String| Error::from(format!("cannot fetch the chart `{chart}`: {error}"));
-        let chart = fetch.chart(&wanted).map_err(failed)?;
-        Ok(Cow::Owned(Release { chart, ..release.clone() }))
+            |error: ChartError| Error::from(format!("cannot fetch the chart `{chart}`: {error}"));
+        match fetch.chart(&wanted) {
+            Ok(chart) => {
+                let release = Cow::Owned(Release { chart, ..release.clone() });
+                Ok(ChartOfRepository::Available(release))
+            }
+            Err(error @ ChartError::Refused(_)) => Ok(ChartOfRepository::Refused(failed(error))),
+            Err(error @ ChartError::Failed(_)) => Err(failed(error)),
+        }
     }
 
     /// Charts that a local chart names and that are neither in it nor in a directory.

@@ -64,7 +64,7 @@ pub use hooks::{ManifestHook, When};
 pub use operation::Operation;
 pub use plan::{Plan, ReleaseIdentity};
 pub use print::{Format, List, Printed};
-pub use remote::{Address, Fetch, Source};
+pub use remote::{Address, ChartError, Fetch, Source};
 pub use render::{Chart, Options, Purpose, Rendering, Renderings, Unwanted};
 pub use secrets::Decrypt;
 pub use settings::Settings;

@@ -45,6 +45,8 @@ pub(crate) struct Helmfile {
     pub(crate) selectors: Vec<String>,
     /// The files that led to it, and its own.
     pub(crate) trail: Trail,
+    /// Its absolute path.
+    pub(crate) file: String,
 }
 
 impl Helmfile {
@@ -339,6 +341,7 @@ impl HelmfileLoader<'_> {
             values: Map::new(),
             selectors: Vec::new(),
             trail: Trail::default(),
+            file: String::new(),
         };
         helmfile.environment = self.environment(&helmfile, context.as_ref())?;
         helmfile.values = helmfile.environment.merged();

@@ -19,6 +19,7 @@ pub struct Plan {
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
+    pub(crate) without_environment: Option<String>,
 }
 
 /// Which release it is, whatever else is said of it.
@@ -54,12 +55,17 @@ impl Plan {
     ) -> UntilError<Self> {
         let place = Place::root(world).within(directory);
         let visited = place.and_then(|place| Visit::all(world, settings, &place));
-        let Visited { helmfiles, is_partial, error } = visited.unwrap_or_else(|error| Visited {
+        let visited = visited.unwrap_or_else(|error| Visited {
             helmfiles: Vec::new(),
             is_partial: true,
+            without_environment: None,
             error: Some(error),
         });
-        UntilError { made: Self { world: Arc::clone(world), helmfiles, is_partial }, error }
+        let Visited { helmfiles, is_partial, without_environment, error } = visited;
+        UntilError {
+            made: Self { world: Arc::clone(world), helmfiles, is_partial, without_environment },
+            error,
+        }
     }
 
     /// All releases of the helmfiles that were read, also those that selectors or conditions leave out.
@@ -82,6 +88,17 @@ impl Plan {
     #[must_use]
     pub fn lacks_environment(&self) -> bool {
         self.helmfiles.is_empty()
+    }
+
+    /// The absolute paths of the helmfiles that were read.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.helmfiles.iter().map(|helmfile| helmfile.file.as_str())
+    }
+
+    /// The first helmfile that was skipped because it lacks the environment that others have: what it has is not known.
+    #[must_use]
+    pub fn without_environment(&self) -> Option<&str> {
+        self.without_environment.as_deref()
     }
 
     /// The functions that used the time, randomness or programs while the plan was made, in order: see [`World::drawn`].

@@ -83,7 +83,24 @@ pub trait Fetch: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be fetched.
-    fn chart(&self, chart: &Wanted) -> Result<String, String>;
+    fn chart(&self, chart: &Wanted) -> Result<String, ChartError>;
+}
+
+/// Why a chart of a repository or a registry cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChartError {
+    /// A helmfile may not name the place that it is in. Of releases that are kept, only those of the chart fail.
+    #[error("{0}")]
+    Refused(String),
+    /// It cannot be fetched, which may be better at another time.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for ChartError {
+    fn from(text: String) -> Self {
+        Self::Failed(text)
+    }
 }
 
 impl fmt::Debug for Address {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::chartify::{Helm, finished};
 use crate::charts::{is_local, normal};
+use crate::deps::ChartOfRepository;
 use crate::error::{Result, UntilError};
 use crate::graph::{Needs, groups};
 use crate::hooks::{self, ManifestHook};
@@ -92,6 +93,11 @@ pub enum Chart {
         /// Its files.
         files: Vec<File>,
     },
+    /// A helmfile may not name where it is; for [`Purpose::Apply`] only.
+    Refused {
+        /// Why, for a person.
+        why: String,
+    },
 }
 
 /// A release to be rendered.
@@ -119,6 +125,8 @@ pub struct Rendering {
     pub helmfile: usize,
     /// The files that led to its helmfile, as errors begin with them.
     pub trail: Trail,
+    /// The absolute path of its helmfile.
+    pub file: String,
     /// How Helm's operations on it are done, for [`Purpose::Apply`] only.
     pub operation: Operation,
     /// What its hooks apply, for [`Purpose::Apply`] only.
@@ -178,6 +186,7 @@ impl Plan {
             let done = helmfile.render_all(&self.world, options, helm, &mut hook_bytes, &mut all);
             all.releases.iter_mut().rev().take_while(|it| it.trail.is_empty()).for_each(|it| {
                 it.trail.clone_from(&helmfile.trail);
+                it.file.clone_from(&helmfile.file);
                 it.helmfile = number;
             });
             if let Err(error) = done {
@@ -316,7 +325,15 @@ impl Helmfile {
         self.refuse_programs(release, options.purpose)?;
         self.check_address(release, self.chart(release))?;
         let fetched = &*self.with_fetched_chart(release)?;
-        let charted = &*self.with_chart_of_repository(world, fetched)?;
+        let charted = match self.with_chart_of_repository(world, fetched)? {
+            ChartOfRepository::Available(charted) => charted,
+            ChartOfRepository::Refused(why) if options.purpose == Purpose::Apply => {
+                let chart = Ok(Chart::Refused { why: why.to_string() });
+                return Ok(PreparedChart { named: self.unwanted(fetched), chart });
+            }
+            ChartOfRepository::Refused(why) => return Err(why),
+        };
+        let charted = &*charted;
         let chart = match self.is_chartified(charted) {
             true => {
                 self.check_dependencies(charted)?;
@@ -352,6 +369,7 @@ impl Helmfile {
             needs: release.needs.clone(),
             helmfile: 0,
             trail: Trail::default(),
+            file: String::new(),
             operation: match options.purpose {
                 Purpose::Apply => self.operation(release)?,
                 _ => Operation::default(),

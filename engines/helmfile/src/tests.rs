@@ -12,8 +12,8 @@ use golang::time::{Time, Zone};
 use tree::Memory;
 
 use crate::{
-    Address, Chart, Dialect, Fetch, Format, Helm, List, ManifestHook, Options, Plan, Printed,
-    Program, Purpose, Result, Run, Settings, Template, UntilError, Wanted, When, World,
+    Address, Chart, ChartError, Dialect, Fetch, Format, Helm, List, ManifestHook, Options, Plan,
+    Printed, Program, Purpose, Result, Run, Settings, Template, UntilError, Wanted, When, World,
 };
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
@@ -114,6 +114,22 @@ fn releases_that_selectors_or_conditions_leave_out_are_known() {
     let back = loaded("default", &["tier=back"]);
     assert_eq!((names(&back).as_str(), back.is_partial()), ("n/db /web /cache", true));
     assert!(loaded("prod", &[]).lacks_environment() && !whole.lacks_environment());
+}
+
+#[test]
+fn a_helmfile_that_lacks_the_environment_is_named_beside_those_that_were_read() {
+    let files = [
+        (
+            "helmfile.yaml",
+            "environments: {prod: {}}\n---\nhelmfiles: [a.yaml, b.yaml]\nreleases: []\n",
+        ),
+        ("a.yaml", "environments: {prod: {}}\n---\nreleases: [{name: a, chart: ./c}]\n"),
+        ("b.yaml", "environments: {prdo: {}}\n---\nreleases: [{name: b, chart: ./c}]\n"),
+    ];
+    let settings = Settings { environment: "prod".to_owned(), ..Settings::default() };
+    let plan = Plan::load(&Arc::new(world(&files)), "/", &settings).unwrap();
+    assert_eq!(plan.without_environment(), Some("/b.yaml"));
+    assert_eq!(plan.files().collect::<Vec<_>>(), ["/a.yaml", "/helmfile.yaml"]);
 }
 
 #[test]
@@ -288,9 +304,10 @@ impl Fetch for Fetched {
         }
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
         match chart.url.as_str() {
-            "https://down" => Err("timed out".to_owned()),
+            "https://down" => Err(ChartError::Failed("timed out".to_owned())),
+            "https://refused" => Err(ChartError::Refused("not allowed".to_owned())),
             _ => Ok(format!("/fetched/{}", chart.name)),
         }
     }
@@ -303,6 +320,25 @@ impl Helm for NoHelm {
     fn template(&self, _: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
         Err("nothing is to be rendered".to_owned())
     }
+}
+
+#[test]
+fn a_refused_chart_fails_its_release_only_where_releases_are_kept() {
+    let text = "repositories: [{name: web, url: 'https://up'}, {name: closed, url: 'https://refused'}]\n\
+                releases: [{name: a, chart: closed/app}, {name: b, chart: web/app, needs: [a]}]\n";
+    let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+    let files = [("helmfile.yaml", text), ("fetched/app/Chart.yaml", chart)];
+    let renderings = |purpose| {
+        let plan = plan_in(world(&files).with_fetch(Arc::new(Fetched))).unwrap();
+        plan.renderings(&Options { purpose, ..Options::default() }, &NoHelm)
+    };
+    let why = "cannot fetch the chart `closed/app`: not allowed";
+    let kept = renderings(Purpose::Apply).unwrap().releases;
+    assert!(matches!(&kept[0].chart, Chart::Refused { why: it } if it == why));
+    assert!(matches!(&kept[1].chart, Chart::Path(path) if path == "/fetched/app"));
+    assert_eq!(kept[1].needs, [kept[0].id.clone()]);
+    let error = renderings(Purpose::default()).unwrap_err().to_string();
+    assert!(error.contains(why), "{error}");
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) struct Visit<'v> {
     pub(crate) left: usize,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
+    /// The first helmfile that lacks the environment, with what is below it: helmfile skips both.
+    pub(crate) without_environment: Option<String>,
 }
 
 /// All helmfiles of a plan, or those before one that cannot be loaded.
@@ -36,6 +38,8 @@ pub(crate) struct Visited {
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
+    /// The first helmfile that lacks the environment and was skipped.
+    pub(crate) without_environment: Option<String>,
     /// Why the visit ended early.
     pub(crate) error: Option<Error>,
 }
@@ -62,10 +66,21 @@ impl<'v> Visit<'v> {
         let given = Given { values, overrides, ..Given::default() };
         let selectors = settings.selectors.clone();
         let options = Options { given, selectors, trail: Trail::default() };
-        let mut visit =
-            Self { world, settings, found: Vec::new(), left: HELMFILES, is_partial: false };
+        let mut visit = Self {
+            world,
+            settings,
+            found: Vec::new(),
+            left: HELMFILES,
+            is_partial: false,
+            without_environment: None,
+        };
         let error = visit.path(place, &settings.file, &options, 0).err();
-        Ok(Visited { helmfiles: visit.found, is_partial: visit.is_partial, error })
+        Ok(Visited {
+            helmfiles: visit.found,
+            is_partial: visit.is_partial,
+            without_environment: visit.without_environment,
+            error,
+        })
     }
 
     fn path(&mut self, place: &Place, path: &str, options: &Options, depth: usize) -> Result<()> {
@@ -117,11 +132,15 @@ impl<'v> Visit<'v> {
             .ok_or_else(|| Error::from(format!("there are more than {HELMFILES} helmfiles")))?;
         let loader = HelmfileLoader { world: self.world, settings: self.settings, place };
         let mut helmfile = match loader.load(name, directory, &options.given) {
-            Err(Error::UndefinedEnvironment(_)) => return Ok(()),
+            Err(Error::UndefinedEnvironment(_)) => {
+                self.without_environment.get_or_insert_with(|| join(absolute, name));
+                return Ok(());
+            }
             loaded => loaded?,
         };
         helmfile.selectors.clone_from(&options.selectors);
         helmfile.trail.clone_from(&options.trail);
+        helmfile.file = join(absolute, name);
         for (index, below) in helmfile.spec.helmfiles.iter().enumerate() {
             let selectors = below.selectors.as_deref().unwrap_or_default();
             let is_excluded = !self.settings.selectors.is_empty()

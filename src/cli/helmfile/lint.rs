@@ -15,6 +15,9 @@ pub(super) fn run(plan: Plan, options: &Options, stop: &Stop) -> Outcome {
         let (path, files) = match &release.chart {
             Chart::Path(path) => (path, None),
             Chart::Files { place, files } => (place, Some(files.as_slice())),
+            Chart::Refused { why } => {
+                return Outcome::until_error(printed, Some(failure_of(release, why)));
+            }
         };
         let Rendering { name, shown, flags, values, .. } = release;
         let chart = LintedChart { shown, path, files };

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use helmfile::bundle;
-use helmfile::{Address, Fetch, Source, Wanted};
+use helmfile::{Address, ChartError, Fetch, Source, Wanted};
 use kustomize::{Files as _, Repository};
 use sources::bucket::{self, Endpoint, Identity, Remote, Server};
 use sources::disk::Disk;
@@ -68,17 +68,17 @@ impl Fetch for Remotes {
         done
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
         let Wanted { url, name, range, .. } = chart;
         let key = ["chart", url, name, range].join("\n");
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = known.get(&key) {
-            return done.clone();
+            return Ok(done.clone()?);
         }
         let place = self.folder.path().join(known.len().to_string());
         let done = self.chart_into(&place, chart);
         known.insert(key, done.clone());
-        done
+        Ok(done?)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helm::chart::{File, load};
 use helmfile::bundle::{self, Bundle};
-use helmfile::{Address, Fetch, Wanted};
+use helmfile::{Address, ChartError, Fetch, Wanted};
 use sources::getter::Getter;
 use tokio::runtime::Handle;
 use tree::{Files as _, RelPath};
@@ -173,7 +173,7 @@ impl Fetch for Fetching {
         Ok(place)
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, String> {
+    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
         let (id, name) = (bundle::chart_id(chart), &chart.name);
         let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((top, bundle)) = &self.bundle {
@@ -189,13 +189,13 @@ impl Fetch for Fetching {
             return Ok(place);
         }
         if reaching.is_verified_only {
-            return Err(format!("chart `{name}` of {}: {NOT_VERIFIED}", chart.url));
+            let why = format!("chart `{name}` of {}: {NOT_VERIFIED}", chart.url);
+            return Err(ChartError::Refused(why));
         }
         let Reaching { repositories, permits, runtime, .. } = &mut *reaching;
         let archive = self
             .limit
-            .pause(|| permits.while_asking(|| runtime.block_on(repositories.archive(chart))))
-            .map_err(|error| format!("{error:#}"))?;
+            .pause(|| permits.while_asking(|| runtime.block_on(repositories.archive(chart))))?;
         let parts = load::archive_entries(&archive).map_err(|error| error.to_string())?;
         let bytes = parts.iter().map(|file| (file.name.len() + file.data.len()) as u64);
         budget.charge(bytes.fold(0, u64::saturating_add))?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
-use reconcile::{Node, RemovalPermit, Rest, Time, Wake};
+use reconcile::{Node, RemovalPermit, Rest, Time, Wake, reason};
 use release::phase::Gates;
 use release::{Desired, Origin};
 
@@ -19,7 +19,7 @@ use super::book::{Book, ReleaseOwner};
 use super::model::Model;
 use super::order::{Order, Passed, Turns, in_turn};
 use super::places::{Id, Places};
-use super::plan::{Key, Planned, PlannedRelease};
+use super::plan::{Key, Planned, PlannedChart, PlannedRelease};
 use super::reapply::Reapplied;
 use super::report::{Several, is_under_way};
 use super::suspended::Suspensions;
@@ -127,8 +127,8 @@ impl Outcome {
 /// What is wanted of a release.
 #[derive(Clone, Copy)]
 pub(super) enum Asked<'p> {
-    /// That it is as a plan says.
-    Kept(&'p PlannedRelease),
+    /// That it is as a plan says, with its chart.
+    Kept { planned: &'p PlannedRelease, chart: &'p PlannedChart },
     /// That what is under way on it comes to a place at which nothing is half done.
     Stopped,
     /// That it is uninstalled, which was permitted.
@@ -265,8 +265,18 @@ impl<K: Model> Session<K> {
             Err(rest) => return Some(self.rests(run, key, rest)),
         };
         let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
-        let digest = request::digest(planned, &spec, target.place());
         let remembered = self.remembered(key, target);
+        let chart = match &planned.chart {
+            Ok(chart) => chart,
+            Err(why) => {
+                if let Some(entry) = run.suspensions.of(key) {
+                    return self.suspend_one(key, spec, entry, &remembered, run).await;
+                }
+                let rest = Rest::Failed(reason::ARTIFACT_FAILED, why.clone(), Wake::default());
+                return Some(self.rests(run, key, rest));
+            }
+        };
+        let digest = request::digest(planned, chart, &spec, target.place());
         let row = run.book.row(key);
         let as_before = remembered.last().filter(|last| {
             last.digest == digest
@@ -292,7 +302,8 @@ impl<K: Model> Session<K> {
         if let Some(rest) = run.silent.at(target) {
             return Some(self.rests(run, key, rest));
         }
-        let made = self.wish(run, key, spec, Asked::Kept(planned), row.as_ref());
+        let asked = Asked::Kept { planned, chart };
+        let made = self.wish(run, key, spec, asked, row.as_ref());
         let (wish, made) = match made {
             Ok(made) => made,
             Err(rest) => return Some(self.rests(run, key, rest)),
@@ -314,7 +325,7 @@ impl<K: Model> Session<K> {
             }
         }
         let settled = rest.is_settled();
-        let version = &planned.chart.chart.metadata;
+        let version = &chart.loaded.chart.metadata;
         let chart = format!("{}-{}", version.name, version.version);
         run.book.update(key, |row| {
             if settled {
@@ -362,7 +373,7 @@ impl<K: Model> Session<K> {
         row: Option<&ReleaseRow>,
     ) -> Result<(Arc<Wish>, HelmRelease), Rest> {
         let (planned, permit) = match asked {
-            Asked::Kept(planned) => (Some(planned), None),
+            Asked::Kept { planned, chart } => (Some((planned, chart)), None),
             Asked::Stopped => (None, None),
             Asked::Removed(permit) => (None, Some(permit)),
         };
@@ -371,7 +382,7 @@ impl<K: Model> Session<K> {
         let (timeouts, ignore) = request::checked(&object)?;
         let settings = &self.context.settings;
         let parts = match planned {
-            Some(planned) => request::parts(planned),
+            Some((planned, chart)) => request::parts(planned, chart),
             None => helm_release::released_parts(&status::read(&object), is_suspended),
         };
         let mut desired = wish::desired(&object, parts, &timeouts, is_suspended, settings);
@@ -382,7 +393,7 @@ impl<K: Model> Session<K> {
         let origin = Origin { source, revision: run.revision.to_owned(), ..desired.origin.clone() };
         let options = ActionOptions::of(&object.spec, settings);
         let options = match planned {
-            Some(planned) => options.skipping_schema(planned.skips_schema),
+            Some((planned, _)) => options.skipping_schema(planned.skips_schema),
             None => options,
         };
         let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
@@ -398,8 +409,8 @@ impl<K: Model> Session<K> {
                 ..desired
             },
             options,
-            values: planned.map(|planned| planned.values.clone()).unwrap_or_default(),
-            chart: planned.map(|planned| planned.chart.clone()),
+            values: planned.map(|(planned, _)| planned.values.clone()).unwrap_or_default(),
+            chart: planned.map(|(_, chart)| chart.loaded.clone()),
             post: Arc::new(post),
             expressions: self.expressions.clone(),
             ignore,
@@ -487,6 +498,7 @@ fn planned_row(release: &PlannedRelease, known: Option<ReleaseRow>) -> ReleaseRo
     };
     let mut row = known.unwrap_or_else(new);
     row.needs = release.needs.iter().map(Key::to_string).collect();
+    row.helmfile = Some(release.file.clone()).filter(|it| !it.is_empty());
     // It is in the helmfile again: what was begun comes to its end, and then it is installed.
     row.state = match row.state {
         ReleaseState::Uninstalling => ReleaseState::Progressing,

@@ -38,9 +38,11 @@ enum Fate<'p> {
 }
 
 impl<'p> Fate<'p> {
-    fn of(key: &Key, planned: &'p Planned, prunes: bool) -> Self {
-        let Others { left_out, unread } = &planned.others;
-        match unread {
+    fn of(row: &ReleaseRow, planned: &'p Planned, prunes: bool) -> Self {
+        let key = &Key::of(row);
+        let Others { left_out, unread, skipped } = &planned.others;
+        let hidden = || skipped.as_ref().and_then(|it| it.hides(row.helmfile.as_deref()));
+        match unread.as_deref().or_else(hidden) {
             _ if planned.unwanted.contains(key) => Self::Goes,
             _ if left_out.contains(key) => Self::LeftOut,
             _ if !prunes => Self::GivenUp,
@@ -103,7 +105,7 @@ impl<K: Model> Session<K> {
     ) -> Option<Leaving> {
         let key = Key::of(row);
         let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
-        let fate = Fate::of(&key, planned, run.spec.prune);
+        let fate = Fate::of(row, planned, run.spec.prune);
         if row.state == ReleaseState::LeftOut {
             // It was given up before.
             if matches!(fate, Fate::Goes | Fate::GivenUp) {
@@ -412,14 +414,37 @@ async fn uid_of(
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Skipped;
     use super::super::testing::key;
     use super::*;
+
+    fn row(name: &str, helmfile: Option<&str>) -> ReleaseRow {
+        let Key { namespace, name, .. } = key(name);
+        let helmfile = helmfile.map(str::to_owned);
+        ReleaseRow { name, namespace, helmfile, ..ReleaseRow::default() }
+    }
+
+    #[test]
+    fn what_a_skipped_helmfile_may_have_is_not_uninstalled() {
+        let read = BTreeSet::from(["a.yaml".to_owned()]);
+        let skipped = Some(Skipped { why: "b.yaml".to_owned(), read });
+        let others = Others { skipped, ..Others::default() };
+        let planned = Planned { others, ..Planned::default() };
+        for (helmfile, expected) in [
+            (Some("a.yaml"), Fate::Goes),
+            (Some("b.yaml"), Fate::Unknown("b.yaml")),
+            (Some("below/c.yaml"), Fate::Unknown("b.yaml")),
+            (None, Fate::Unknown("b.yaml")),
+        ] {
+            assert_eq!(Fate::of(&row("web", helmfile), &planned, true), expected, "{helmfile:?}");
+        }
+    }
 
     #[test]
     fn only_what_is_known_to_have_left_the_helmfile_is_uninstalled() {
         let planned = |unread: Option<&str>| {
             let (left_out, unread) = ([key("narrowed")].into(), unread.map(str::to_owned));
-            let others = Others { left_out, unread };
+            let others = Others { left_out, unread, skipped: None };
             Planned { unwanted: [key("off")].into(), others, ..Planned::default() }
         };
         let (read, unread) = (planned(None), planned(Some("no values")));
@@ -430,7 +455,7 @@ mod tests {
             (&unread, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),
         ] {
             let fates =
-                ["off", "narrowed", "gone"].map(|name| Fate::of(&key(name), planned, prunes));
+                ["off", "narrowed", "gone"].map(|name| Fate::of(&row(name, None), planned, prunes));
             assert_eq!(fates, expected, "{prunes}");
         }
     }

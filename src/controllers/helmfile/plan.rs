@@ -11,7 +11,7 @@ use crds::helmfile::{Dialect, ReleaseRow};
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
-use helm::chart::load;
+use helm::chart::{File, load};
 use helm::env::Env;
 use helm::render::{Mode, Release};
 use helm::template::{Request, render, text};
@@ -115,13 +115,20 @@ pub(super) struct Planned {
     pub(super) hidden: Vec<Vec<u8>>,
 }
 
+/// The chart of a release.
+#[derive(Clone)]
+pub(super) struct PlannedChart {
+    pub(super) loaded: Arc<Loaded>,
+    /// The digest of its files.
+    pub(super) digest: String,
+}
+
 /// A release as a helmfile asks for it.
 pub(super) struct PlannedRelease {
     pub(super) key: Key,
     pub(super) needs: Vec<Key>,
-    pub(super) chart: Arc<Loaded>,
-    /// The digest of the files of the chart.
-    pub(super) chart_digest: String,
+    /// Or why a helmfile may not name where its chart is: then the release fails, and no other.
+    pub(super) chart: Result<PlannedChart, String>,
     pub(super) values: Map,
     pub(super) values_digest: String,
     pub(super) operation: Operation,
@@ -130,9 +137,16 @@ pub(super) struct PlannedRelease {
     pub(super) skips_schema: bool,
     /// The number of its helmfile: those before it come first, as helmfile does it.
     pub(super) helmfile: usize,
+    /// [`file_id`] of its helmfile.
+    pub(super) file: String,
 }
 
 impl Planned {
+    /// Whether a chart is refused for where it is, which somebody may allow without a change of the helmfile.
+    pub(super) fn has_refused_chart(&self) -> bool {
+        self.releases.iter().any(|it| it.chart.is_err())
+    }
+
     /// Other releases with the namespace and name of one: each has a context of its own.
     pub(super) fn namesakes<'p>(&'p self, key: &'p Key) -> impl Iterator<Item = &'p Key> {
         let keys = self.releases.iter().map(|it| &it.key);
@@ -209,6 +223,7 @@ fn made(
         ));
     }
     let (read, is_partial) = (plan.identities(), plan.is_partial());
+    let mut skipped = Skipped::of(&plan, &settings);
     let options = Options {
         purpose: Purpose::Apply,
         skip_needs: !settings.selectors.is_empty(),
@@ -233,12 +248,14 @@ fn made(
     let (drawn, warnings) = (world.drawn(), all.warnings);
     let planned = releases.iter().map(|it| &it.key).chain(&unwanted).collect();
     let read = read.into_iter().map(|it| within.identified(&it)).collect();
-    let others = Others::of(&inputs.known, &planned, &read, is_partial, || {
+    let mut others = Others::of(&inputs.known, &planned, &read, is_partial, || {
         // Without selectors all helmfiles are read.
         let settings = Settings { selectors: Vec::new(), ..settings };
         let whole = Plan::load(&world, &directory, &settings).map_err(|error| error.to_string())?;
+        skipped = Skipped::of(&whole, &settings);
         Ok(whole.identities().iter().map(|it| within.identified(it)).collect())
     });
+    others.skipped = skipped;
     Ok(Planned { releases, unwanted, others, drawn, warnings, hidden: Vec::new() })
 }
 
@@ -249,6 +266,44 @@ pub(super) struct Others {
     pub(super) left_out: BTreeSet<Key>,
     /// Why it is not known of the rest whether they are in the helmfile: then they are not uninstalled either.
     pub(super) unread: Option<String>,
+    /// Helmfiles that were skipped: what they have is not known.
+    pub(super) skipped: Option<Skipped>,
+}
+
+/// That helmfiles were skipped because they lack the environment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Skipped {
+    /// Which one, and what to do.
+    pub(super) why: String,
+    /// [`file_id`]s of the others, which were read: what they lack, they lack.
+    pub(super) read: BTreeSet<String>,
+}
+
+impl Skipped {
+    fn of(plan: &Plan, settings: &Settings) -> Option<Self> {
+        let file = plan.without_environment()?.trim_start_matches('/');
+        let why = format!(
+            "`{file}` has no environment `{}`, so it is skipped with all below it: define the environment there if its \
+             releases are to stay, else move them out of it and then delete them",
+            settings.environment
+        );
+        Some(Self { why, read: plan.files().map(file_id).collect() })
+    }
+
+    /// Why it is not known whether a release is in the helmfile that a row names.
+    pub(super) fn hides(&self, file: Option<&str>) -> Option<&str> {
+        (!file.is_some_and(|file| self.read.contains(file))).then_some(&self.why)
+    }
+}
+
+/// How rows name the helmfile of a release: so many rows have to fit into a status.
+fn file_id(file: &str) -> String {
+    const MAX_PATH_BYTES: usize = 128;
+    let file = file.trim_start_matches('/');
+    match file.len() <= MAX_PATH_BYTES {
+        true => file.to_owned(),
+        false => format!("sha256:{}", hex::encode(Sha256::digest(file))),
+    }
 }
 
 impl Others {
@@ -270,7 +325,7 @@ impl Others {
                 Err(error) => (within(read), Some(error)),
             },
         };
-        Self { left_out, unread }
+        Self { left_out, unread, skipped: None }
     }
 }
 
@@ -334,7 +389,13 @@ fn releases(
         if !known.insert(key.clone()) {
             return Err(failed(format!("there are two releases {key}: give one another name")));
         }
-        let (chart, chart_digest) = chart(release, files, &mut charts).map_err(failed)?;
+        let chart = match &release.chart {
+            Chart::Refused { why } => Err(why.clone()),
+            Chart::Path(path) => Ok(chart_at(path, files, &mut charts).map_err(failed)?),
+            Chart::Files { place, files } => {
+                Ok(chart_of(place, files.clone(), None, &mut charts).map_err(failed)?)
+            }
+        };
         let merged = values::merged(&release.values, &release.flags, files);
         let (values, more) = merged.map_err(failed)?;
         let values_digest =
@@ -345,38 +406,42 @@ fn releases(
             key,
             needs,
             chart,
-            chart_digest,
             values,
             values_digest,
             operation: release.operation.clone(),
             hooks: Arc::new(Hooks::new(release.hooks.clone())),
             skips_schema: more.skips_schema,
             helmfile: release.helmfile,
+            file: file_id(&release.file),
         });
     }
     Ok(releases)
 }
 
-/// The chart of a release, read once for all that have it.
-fn chart(
-    release: &Rendering,
+/// The chart in a directory or an archive.
+fn chart_at(
+    path: &str,
     files: &Beside,
     known: &mut BTreeMap<String, Arc<Loaded>>,
-) -> Result<(Arc<Loaded>, String), String> {
-    let (place, parts, archive) = match &release.chart {
-        Chart::Files { place, files } => (place.clone(), files.clone(), None),
-        Chart::Path(path) => {
-            let at = RelPath::parse(path.trim_start_matches('/'));
-            let at = at.map_err(|error| error.to_string())?;
-            let read = |error: tree::TreeError| format!("{path}: {error}");
-            match files.entry(&at) {
-                Some(Entry::File { .. }) => {
-                    (path.clone(), Vec::new(), Some(files.read(&at).map_err(read)?))
-                }
-                _ => (path.clone(), files.chart(&at).map_err(read)?, None),
-            }
+) -> Result<PlannedChart, String> {
+    let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
+    let read = |error: tree::TreeError| format!("{path}: {error}");
+    match files.entry(&at) {
+        Some(Entry::File { .. }) => {
+            let archive = files.read(&at).map_err(read)?;
+            chart_of(path, Vec::new(), Some(&archive), known)
         }
-    };
+        _ => chart_of(path, files.chart(&at).map_err(read)?, None, known),
+    }
+}
+
+/// The chart of these files or of an archive, read once for all that have it.
+fn chart_of(
+    place: &str,
+    parts: Vec<File>,
+    archive: Option<&[u8]>,
+    known: &mut BTreeMap<String, Arc<Loaded>>,
+) -> Result<PlannedChart, String> {
     let mut hash = Sha256::new();
     for file in &parts {
         hash.update((file.name.len() as u64).to_le_bytes());
@@ -384,22 +449,22 @@ fn chart(
         hash.update((file.data.len() as u64).to_le_bytes());
         hash.update(&file.data);
     }
-    if let Some(archive) = &archive {
+    if let Some(archive) = archive {
         hash.update(archive);
     }
     let digest = format!("sha256:{}", hex::encode(hash.finalize()));
     if let Some(known) = known.get(&digest) {
-        return Ok((known.clone(), digest));
+        return Ok(PlannedChart { loaded: known.clone(), digest });
     }
     let loaded = match archive {
-        Some(archive) => load::archive_file(&place, &archive),
-        None => load::folder(&place, parts),
+        Some(archive) => load::archive_file(place, archive),
+        None => load::folder(place, parts),
     };
     let chart = loaded.map_err(|error| error.to_string())?.chart;
     helm::chart::validate::installable(&chart).map_err(|error| error.to_string())?;
     let loaded = Arc::new(Loaded::of(chart));
     known.insert(digest.clone(), loaded.clone());
-    Ok((loaded, digest))
+    Ok(PlannedChart { loaded, digest })
 }
 
 /// Renders charts of which other charts are made.
@@ -473,12 +538,12 @@ mod tests {
         let others = |is_partial: bool, whole: Result<BTreeSet<Key>, String>| {
             Others::of(&known, &BTreeSet::from([&a]), &keys(&["a", "b"]), is_partial, || whole)
         };
-        let left_out = |names: &[&str]| Others { left_out: keys(names), unread: None };
+        let left_out = |names: &[&str]| Others { left_out: keys(names), ..Others::default() };
         assert_eq!(others(false, Err("unasked".to_owned())), left_out(&["b"]));
         assert_eq!(others(true, Ok(keys(&["a", "b", "c"]))), left_out(&["b", "c"]));
         assert_eq!(others(true, Ok(keys(&["a", "b"]))), left_out(&["b"]));
         let unread = Some("no values".to_owned());
-        let unknown = Others { left_out: keys(&["b"]), unread };
+        let unknown = Others { left_out: keys(&["b"]), unread, ..Others::default() };
         assert_eq!(others(true, Err("no values".to_owned())), unknown);
     }
 }

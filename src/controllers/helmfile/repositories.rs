@@ -8,9 +8,8 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 
-use anyhow::anyhow;
 use crds::source::HelmRepository;
-use helmfile::Wanted;
+use helmfile::{ChartError, Wanted};
 use kube::core::ResourceExt as _;
 use reconcile::Rest;
 use sources::http::refusal;
@@ -98,29 +97,34 @@ impl Repositories {
 
     /// The archive of a chart. Where a file may not name every server, the HelmRepository of the namespace that has its
     /// address says how it is spoken to, and as whom.
-    pub(super) async fn archive(&mut self, chart: &Wanted) -> anyhow::Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// The chart cannot be fetched, or a file may not name where it is.
+    pub(super) async fn archive(&mut self, chart: &Wanted) -> Result<Vec<u8>, ChartError> {
+        let failed = |error: anyhow::Error| ChartError::Failed(format!("{error:#}"));
         let listed = (self.scope != RemoteBases::Free)
             .then(|| with_address(&self.context, &self.namespace, &chart.url))
             .flatten();
         let way = self.scope.way(listed.is_some());
         if let Some(object) = listed.filter(|_| way == Way::OfHelmRepository) {
             let place = self.place(&object, chart).await.map_err(|rest| {
-                anyhow!("HelmRepository {}/{}: {}", self.namespace, object.name_any(), rest.text())
+                let (namespace, name) = (&self.namespace, object.name_any());
+                ChartError::Failed(format!("HelmRepository {namespace}/{name}: {}", rest.text()))
             })?;
-            return self.charts.archive_at(&place, chart).await;
+            return self.charts.archive_at(&place, chart).await.map_err(failed);
         }
         let (url, namespace) = (&chart.url, &self.namespace);
         let remedy = format!("create a HelmRepository with this URL in namespace {namespace}");
         if way == Way::Refused {
-            return Err(anyhow!(
+            return Err(ChartError::Refused(format!(
                 "--no-remote-bases allows a file to name chart repositories of HelmRepositories only, and none has {url}: \
                  {remedy}"
-            ));
+            )));
         }
         self.charts.archive(chart).await.map_err(|error| {
             match refusal(AsRef::<dyn StdError + Send + Sync>::as_ref(&error)) {
-                Some(_) => anyhow!("{error:#}; {remedy}"),
-                None => error,
+                Some(_) => ChartError::Refused(format!("{error:#}; {remedy}")),
+                None => failed(error),
             }
         })
     }

@@ -19,7 +19,7 @@ use release::status::Status;
 use sha2::{Digest as _, Sha256};
 
 use super::model::Model;
-use super::plan::{Key, PlannedRelease};
+use super::plan::{Key, PlannedChart, PlannedRelease};
 use super::wish::Timeouts;
 use crate::controllers::helm_release::{RESET_AT, status, wish};
 use crate::controllers::kind::REQUESTED_AT;
@@ -176,7 +176,12 @@ pub(super) fn kept(status: &HelmReleaseStatus) -> HelmReleaseStatus {
 }
 
 /// A digest of all that a release is kept as at a place: while it stays the same there is nothing new to do.
-pub(super) fn digest(planned: &PlannedRelease, spec: &HelmReleaseSpec, place: &str) -> String {
+pub(super) fn digest(
+    planned: &PlannedRelease,
+    chart: &PlannedChart,
+    spec: &HelmReleaseSpec,
+    place: &str,
+) -> String {
     let spec = serde_json::to_vec(spec).unwrap_or_default();
     let hooks = &planned.hooks.digest;
     // In another cluster hooks have to apply what they name once more.
@@ -184,7 +189,7 @@ pub(super) fn digest(planned: &PlannedRelease, spec: &HelmReleaseSpec, place: &s
     let skips = if planned.skips_schema { "skips the schema" } else { "" };
     let mut hash = Sha256::new();
     let parts = [
-        planned.chart_digest.as_bytes(),
+        chart.digest.as_bytes(),
         planned.values_digest.as_bytes(),
         skips.as_bytes(),
         spec.as_slice(),
@@ -202,15 +207,15 @@ pub(super) fn latest_version(known: &Status) -> Option<i64> {
 }
 
 /// What a release is made from.
-pub(super) fn parts(planned: &PlannedRelease) -> wish::Parts {
-    let metadata = &planned.chart.chart.metadata;
+pub(super) fn parts(planned: &PlannedRelease, chart: &PlannedChart) -> wish::Parts {
+    let metadata = &chart.loaded.chart.metadata;
     wish::Parts {
         chart_name: metadata.name.clone(),
         chart_version: metadata.version.clone(),
         app_version: metadata.app_version.clone(),
         oci_digest: String::new(),
         config_digest: planned.values_digest.clone(),
-        artifact_digest: planned.chart_digest.clone(),
+        artifact_digest: chart.digest.clone(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use golang::value::{Map, Type};
 use helm::chart::Chart;
 
-use super::plan::{Key, Planned, PlannedRelease};
+use super::plan::{Key, Planned, PlannedChart, PlannedRelease};
 use crate::controllers::releaser::chart::Loaded;
 
 /// The key of a release in the cluster of the spec.
@@ -18,14 +18,17 @@ pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRel
     PlannedRelease {
         key: key(name),
         needs: needs.iter().map(|need| key(need)).collect(),
-        chart: Arc::new(Loaded::of(Chart::default())),
-        chart_digest: String::new(),
+        chart: Ok(PlannedChart {
+            loaded: Arc::new(Loaded::of(Chart::default())),
+            digest: String::new(),
+        }),
         values: Map::new(Type::Any, []),
         values_digest: String::new(),
         operation: helmfile::Operation::default(),
         hooks: Arc::default(),
         skips_schema: false,
         helmfile,
+        file: String::new(),
     }
 }
 
