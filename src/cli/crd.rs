@@ -168,7 +168,7 @@ struct Usage {
     versions: Vec<Version>,
     /// How many objects there are, by namespace.
     objects: BTreeMap<String, u64>,
-    /// There are more.
+    /// There are more, or they could not be counted.
     is_partial: bool,
 }
 
@@ -203,7 +203,10 @@ impl Usage {
             is_partial: false,
         };
         usage.owners.dedup();
-        let Some(version) = definition.readable() else { return Ok(usage) };
+        let Some(version) = definition.readable() else {
+            usage.is_partial = true;
+            return Ok(usage);
+        };
         let resource = survey::resource(&definition, &version.name);
         let (mut pages, mut counted) = (cluster.pages(&resource, "", Part::Metadata)?, 0);
         while let Some(page) = pages.next().await? {
@@ -248,8 +251,12 @@ impl Usage {
         text.push('\n');
         text.push_str(&Table::new(&titles, on).page(&versions.collect::<Vec<_>>()));
         let total: u64 = self.objects.values().sum();
-        let more = if self.is_partial { "at least " } else { "" };
-        text.push_str(&format!("\nobjects: {more}{total}\n"));
+        let is_served = self.versions.iter().any(|it| it.served);
+        text.push_str(&match (is_served, self.is_partial) {
+            (false, _) => "\nobjects: not counted, because no version is served\n".to_owned(),
+            (true, true) => format!("\nobjects: at least {total}\n"),
+            (true, false) => format!("\nobjects: {total}\n"),
+        });
         let namespaces = self.objects.iter().filter(|it| !it.0.is_empty());
         let namespaces = namespaces
             .map(|(namespace, count)| vec![Cell::new(namespace), Cell::new(&count.to_string())]);
@@ -267,6 +274,21 @@ mod tests {
     use crdguard::{Finding, Key};
     use expect_test::expect_file;
     use serde_json::json;
+
+    #[test]
+    fn objects_of_which_no_version_is_served_are_not_said_to_be_none() {
+        let usage = Usage {
+            name: "widgets.acme.io".to_owned(),
+            kind: "Widget".to_owned(),
+            scope: "Cluster",
+            owners: Vec::new(),
+            versions: Vec::new(),
+            objects: BTreeMap::new(),
+            is_partial: true,
+        };
+        let text = usage.text(Screen { width: None, is_coloured: false });
+        assert!(text.contains("not counted") && !text.contains("objects: 0"), "{text}");
+    }
 
     #[test]
     fn usage_says_who_writes_which_version_and_where_objects_are() {

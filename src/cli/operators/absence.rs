@@ -23,8 +23,9 @@ pub(in crate::cli) async fn absence(cluster: &Cluster, now: Timestamp) -> Option
     let resource = lease_resource(cluster).await.ok()??;
     let reads = LEASES.map(|name| cluster.get(&resource, &namespace, name));
     let leases = futures::future::join_all(reads).await;
-    let leases: Vec<Object> = leases.into_iter().filter_map(|it| it.ok().flatten()).collect();
-    judged(&leases, now)
+    // One that may not be read may be held.
+    let leases: Vec<Option<Object>> = leases.into_iter().collect::<Result<_, _>>().ok()?;
+    judged(&leases.into_iter().flatten().collect::<Vec<Object>>(), now)
 }
 
 /// The same of Leases that were read.
