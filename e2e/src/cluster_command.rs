@@ -1,7 +1,7 @@
 //! `cargo xtask cluster`: control planes that outlive the command.
 //!
 //! Here: what `up`, `down`, `status` and `env` do and print.
-//! Elsewhere: the command line (`xtask`), the control plane itself (`crate::control_plane`).
+//! Elsewhere: the command line (`main.rs`), the control plane itself (`crate::control_plane`).
 #![expect(clippy::print_stdout, reason = "this is a command; its output is its purpose")]
 
 use std::path::Path;

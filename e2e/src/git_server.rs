@@ -149,11 +149,6 @@ impl GitServer {
         self.is_stalling.send_replace(false);
     }
 
-    /// Lets requests below `/slow/` wait again.
-    pub fn stall(&self) {
-        self.is_stalling.send_replace(true);
-    }
-
     /// All requests since the start or [`GitServer::forget_requests`], in order of arrival of
     /// their answers.
     pub fn requests(&self) -> Vec<Request> {

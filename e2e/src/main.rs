@@ -74,3 +74,14 @@ fn run(command: Command) -> anyhow::Result<()> {
 fn main() -> ExitCode {
     progress::exit_code(run(Arguments::parse().command).map(|()| ExitCode::SUCCESS))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    /// clap finds out that a command is put together wrongly only when that command is used.
+    #[test]
+    fn every_command_is_put_together_right() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -3,7 +3,7 @@
 //! The kernel tells a process only the largest memory of all the children that it ever had, so each measured command has
 //! a parent of its own: this program, called by a name that people are not shown.
 //!
-//! Here: both sides of that. Elsewhere: who measures what (`bench`, `fuzz`).
+//! Here: both sides of that. Elsewhere: who measures what (`tools/bench`, `tools/stress`).
 
 use std::ffi::OsString;
 use std::path::PathBuf;

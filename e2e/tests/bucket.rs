@@ -1,7 +1,7 @@
 //! Buckets on a server that checks signatures: what is fetched, what that costs, who may, what is told.
 //!
-//! Here: S3. In the folder: who an environment says that one is, Google and Azure. Elsewhere: a Bucket in a cluster (`tests/stories/bucket.rs`), servers that are out
-//! to harm (`sources/tests`).
+//! Here: S3. In the folder: who an environment says that one is, Google and Azure. Elsewhere: a Bucket in a cluster
+//! (`tests/stories/bucket.rs`), servers that are out to harm (`sources/tests`).
 
 mod clouds;
 mod environment;

@@ -2,7 +2,7 @@
 //!
 //! Each story has a windlass of its own, which watches that story's namespace only. Services are a server on loopback that
 //! keeps what it is sent (`service.rs`). Below: incidents (`incidents.rs`), each type of Receiver (`receivers.rs`).
-//! Elsewhere: what each type of service is sent (`cargo xtask conformance notify`), events that are posted to Flux's
+//! Elsewhere: what each type of service is sent (`cargo xtask conformance`), events that are posted to Flux's
 //! notification-controller (`restarts.rs`).
 
 mod incidents;

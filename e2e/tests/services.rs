@@ -1,7 +1,7 @@
 //! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
 //! their documents demand. In the folder: doubles of chats and Git services (`doubles`), a real Gitea (`gitea`).
 //!
-//! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance notify`).
+//! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

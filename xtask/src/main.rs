@@ -62,7 +62,7 @@ enum Command {
     },
     /// Kill windlass at every write and see whether anything is lost
     Crash(Arguments),
-    /// Let everything happen at random for a while and see whether all comes right
+    /// Run random operations, API server failures and kills, and verify that windlass converges
     Soak(Arguments),
     /// Measure
     Bench(Arguments),
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
 
     use super::Xtask;
 
@@ -99,5 +99,15 @@ mod tests {
     #[test]
     fn every_command_is_put_together_right() {
         Xtask::command().debug_assert();
+    }
+
+    #[test]
+    fn stories_are_repeated_on_a_control_plane_only() {
+        let is_accepted = |arguments: &[&str]| {
+            let all = ["cargo xtask", "test"].into_iter().chain(arguments.iter().copied());
+            Xtask::try_parse_from(all).is_ok()
+        };
+        assert!(is_accepted(&["--no-cluster"]) && is_accepted(&["--repeat", "2"]));
+        assert!(!is_accepted(&["--repeat", "2", "--no-cluster"]));
     }
 }

@@ -1,10 +1,9 @@
 //! `cargo xtask oracle`: the real Helm, Kustomize and helmfile, to play with.
 //!
-//! Here: the command line. Elsewhere: which versions and how they are built (`testbed::oracle`), comparing (`compare`).
+//! Here: the command line. Elsewhere: which versions and how they are built (`testbed::oracle`), comparing (`tools/conformance`).
 
 use clap::Subcommand;
 use testbed::oracle::Oracle;
-
 use testbed::progress::step;
 
 /// Which program.

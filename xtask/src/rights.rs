@@ -1,7 +1,7 @@
 //! The rights that windlass is installed with, compared with the requests that it made while the stories ran.
 //!
-//! Elsewhere: the rules (`deploy/chart/files/base/rbac.yaml`, and for what stories apply `e2e/testbed/rights.yaml`), how requests
-//! are recorded (`e2e::harness::requests`).
+//! Elsewhere: the rules (`deploy/chart/files/base/rbac.yaml`, and for what stories apply `e2e/testbed/rights.yaml`), how
+//! requests are recorded (`e2e::harness::requests`).
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -11,6 +11,7 @@ mod timings;
 
 use std::time::Instant;
 
+use anyhow::ensure;
 use clap::Args;
 use testbed::binaries::Binaries;
 use testbed::machine;
@@ -18,31 +19,32 @@ use testbed::progress;
 
 use crate::rights;
 use build::Build;
-use jobs::Jobs;
+use jobs::{Jobs, Tests};
 use timings::Timings;
 
 /// What to leave out, and what to run beyond what CI runs.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Also what takes more than two minutes or builds a further Go program: stories with the stock `flux`, with Helm 3,
-    /// with Flux's controllers, with Gitea, with what sops, cosign and Notation encrypt and sign for them, four times as
-    /// many cuts of the crash law, and random input for twenty minutes
+    /// Also stories that take more than two minutes or build a further Go program (the stock `flux`, Helm 3, helmfile,
+    /// Flux's controllers, Gitea, sops, cosign, Notation), four times as many crash points, and twenty minutes of fuzzing
     #[arg(long, conflicts_with = "no_cluster")]
     thorough: bool,
-    /// Leave out the stories on a control plane
+    /// Leave out what needs a control plane: stories, crash and soak
     #[arg(long)]
     no_cluster: bool,
-    /// Only what the changes since a commit can break: tests of the crates that depend on them, and their stories
+    /// Only what the changes since a commit can break: tests of the crates that depend on them, and their stories;
+    /// without fuzzing, crash and soak
     #[arg(long, value_name = "REV", num_args = 0..=1, default_missing_value = "HEAD")]
     changed: Option<String>,
     /// Also the crates that took longest to compile
     #[arg(long)]
     timings: bool,
     /// How many programs of stories run at once, beside one that computes
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
     /// Run the stories that often, one time after the other
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_cluster")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     repeat: u8,
     /// Only tests whose name contains this
     filter: Option<String>,
@@ -103,8 +105,12 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
     };
     let jobs = plan::jobs(&scope, !options.no_cluster)?;
     let at_once = usize::from(options.jobs);
-    timings.jobs("tests, side by side", |done| jobs::run(jobs, at_once, done))?;
-    let times = usize::from(options.repeat);
+    timings.jobs("tests, side by side", |done| {
+        jobs::run(jobs, at_once, done)?;
+        let tests = done.iter().fold(Tests::default(), |sum, it| sum.and(it.tests));
+        ensure_matched(options.filter.as_deref(), tests)
+    })?;
+    let times = if has_stories { usize::from(options.repeat) } else { 1 };
     for time in 1..times {
         let name = format!("stories, time {} of {times}", time + 1);
         let stories = Jobs { with_cluster: plan::stories(&scope)?, ..Jobs::default() };
@@ -114,4 +120,25 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
         timings.step("rights that the stories used", || rights::check(recorded.path()))?;
     }
     Ok(())
+}
+
+/// Fails if a filter was given and no test has it in its name.
+fn ensure_matched(filter: Option<&str>, tests: Tests) -> anyhow::Result<()> {
+    let Some(filter) = filter else { return Ok(()) };
+    ensure!(tests != Tests::default(), "no test has `{filter}` in its name");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_no_test_has_in_its_name_is_an_error() {
+        let error = ensure_matched(Some("drfit"), Tests::default()).unwrap_err();
+        assert_eq!(error.to_string(), "no test has `drfit` in its name");
+        let ignored = Tests { skipped: 1, ..Tests::default() };
+        assert!(ensure_matched(Some("drift"), ignored).is_ok());
+        assert!(ensure_matched(None, Tests::default()).is_ok());
+    }
 }

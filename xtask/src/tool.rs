@@ -16,8 +16,8 @@ use clap::Args;
 use testbed::progress::{dim, spell};
 use testbed::root;
 
-/// How often a long build says how far it is.
-const SAID_EVERY: Duration = Duration::from_secs(15);
+/// How often a long build reports how far it is.
+const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A package with a program for developers, which is called as the package.
 #[derive(Debug, Clone, Copy)]
@@ -144,10 +144,18 @@ impl Tool {
     /// # Errors
     /// When this program itself is in no folder.
     pub(crate) fn path(self) -> anyhow::Result<PathBuf> {
-        let own = std::env::current_exe().context("cannot tell which program this is")?;
-        let folder = own.parent().context("this program is in no folder")?;
-        Ok(folder.join(self.0))
+        beside(self.0)
     }
+}
+
+/// A program that cargo puts beside this one.
+///
+/// # Errors
+/// When this program itself is in no folder.
+pub(crate) fn beside(name: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell which program this is")?;
+    let folder = own.parent().context("this program is in no folder")?;
+    Ok(folder.join(name))
 }
 
 /// How far cargo is.
@@ -172,7 +180,7 @@ impl Progress {
         }
         let count = if artifact.fresh { &mut self.present } else { &mut self.compiled };
         *count += 1;
-        if now.duration_since(self.said) < SAID_EVERY || artifact.fresh {
+        if now.duration_since(self.said) < REPORT_INTERVAL || artifact.fresh {
             return None;
         }
         self.said = now;

@@ -1,7 +1,7 @@
 //! As whom AWS's libraries ask that have nothing but an environment: each way that it may say so, right, with nobody there,
 //! and with a server that takes the connection and says nothing.
 //!
-//! Each way has a process of its own. Elsewhere: Google and Azure (`logins`), keys and directories (`main`).
+//! Each way has a process of its own. Elsewhere: Google and Azure (`logins`), keys and directories (`bucket.rs`).
 
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //! another audience, do not.
 //!
 //! Requests are made as the documents of their services say. Elsewhere: every verdict that Flux gives (`cargo xtask
-//! conformance notify`), tokens (`tokens.rs`), pushes and their effect (`main.rs`).
+//! conformance`), tokens (`tokens.rs`), pushes and their effect (`notifications.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Doubles of services that cannot be run here: each answers with success only to what the document demands that it names.
 //!
-//! Elsewhere: services that run here (`main.rs`), PagerDuty (`notifications`), all that Flux sends (`cargo xtask conformance notify`).
+//! Elsewhere: services that run here (`services.rs`), PagerDuty (`notifications`), all that Flux sends (`cargo xtask conformance`).
 
 use anyhow::{Context as _, Result, ensure};
 use axum::http::{Method, StatusCode};

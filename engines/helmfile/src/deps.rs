@@ -104,7 +104,7 @@ impl Plan {
 /// A release whose chart may be in a repository or a registry.
 pub(crate) enum ChartOfRepository<'r> {
     /// The release with its chart on the disk.
-    Available(Cow<'r, Release>),
+    Available(Box<Cow<'r, Release>>),
     /// A helmfile may not name where the chart is.
     Refused(Error),
 }
@@ -147,7 +147,7 @@ impl Helmfile {
         let is_here = is_local(chart) || self.place.exists(&normal(&self.base, chart));
         let Some(fetch) = world.fetch.as_ref().filter(|_| !is_here && self.spec.chart.is_empty())
         else {
-            return Ok(ChartOfRepository::Available(Cow::Borrowed(release)));
+            return Ok(ChartOfRepository::Available(Box::new(Cow::Borrowed(release))));
         };
         let wanted = match chart.strip_prefix("oci://").and_then(|rest| rest.rsplit_once('/')) {
             Some((folder, name)) => Some(of_registry(release, folder, name)),
@@ -158,7 +158,7 @@ impl Helmfile {
                 Some((name, _)) => {
                     Err(format!("no repository `{name}`, of which the chart `{chart}` is: add it to `repositories`").into())
                 }
-                None => Ok(ChartOfRepository::Available(Cow::Borrowed(release))),
+                None => Ok(ChartOfRepository::Available(Box::new(Cow::Borrowed(release)))),
             };
         };
         if !wanted.unsupported.is_empty() {
@@ -173,7 +173,7 @@ impl Helmfile {
         match fetch.chart(&wanted) {
             Ok(chart) => {
                 let release = Cow::Owned(Release { chart, ..release.clone() });
-                Ok(ChartOfRepository::Available(release))
+                Ok(ChartOfRepository::Available(Box::new(release)))
             }
             Err(error @ ChartError::Refused(_)) => Ok(ChartOfRepository::Refused(failed(error))),
             Err(error @ ChartError::Failed(_)) => Err(failed(error)),

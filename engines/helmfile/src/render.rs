@@ -333,7 +333,7 @@ impl Helmfile {
             }
             ChartOfRepository::Refused(why) => return Err(why),
         };
-        let charted = &*charted;
+        let charted = &**charted;
         let chart = match self.is_chartified(charted) {
             true => {
                 self.check_dependencies(charted)?;

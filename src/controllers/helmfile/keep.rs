@@ -266,15 +266,12 @@ impl<K: Model> Session<K> {
         };
         let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
         let remembered = self.remembered(key, target);
-        let chart = match &planned.chart {
-            Ok(chart) => chart,
-            Err(why) => {
-                if let Some(entry) = run.suspensions.of(key) {
-                    return self.suspend_one(key, spec, entry, &remembered, run).await;
-                }
-                let rest = Rest::Failed(reason::ARTIFACT_FAILED, why.clone(), Wake::default());
-                return Some(self.rests(run, key, rest));
+        let chart = match (&planned.chart, run.suspensions.of(key)) {
+            (Ok(chart), _) => chart,
+            (Err(_), Some(entry)) => {
+                return self.suspend_one(key, spec, entry, &remembered, run).await;
             }
+            (Err(why), None) => return Some(self.rests(run, key, refused_chart(why))),
         };
         let digest = request::digest(planned, chart, &spec, target.place());
         let row = run.book.row(key);
@@ -486,6 +483,11 @@ impl<K: Model> Session<K> {
     pub(super) fn gates(&self, object: &K) -> Gates {
         Gates { closes: window::closes(object, self.began), ..Gates::default() }
     }
+}
+
+/// Where a release rests whose chart the helmfile may not name.
+fn refused_chart(why: &str) -> Rest {
+    Rest::Failed(reason::ARTIFACT_FAILED, why.to_owned(), Wake::default())
 }
 
 /// The row of a release that is planned, with what is known of it.

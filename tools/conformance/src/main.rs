@@ -1,4 +1,6 @@
-//! `cargo xtask conformance`, `compare` and `oracle`.
+//! `cargo xtask conformance` and `compare`.
+//!
+//! Here: the command line. Elsewhere: replaying recorded answers (`replay`), comparing with the original programs (`compare`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -69,9 +69,6 @@ fn topics() -> Vec<Topic> {
     topics
 }
 
-/// Recorded files, some of them with the aspect that is meant, whose engine has not landed.
-const WITHOUT_ENGINE: [(&str, &str); 0] = [];
-
 /// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.
 const STACK_BYTES: usize = 256 << 20;
 
@@ -109,19 +106,22 @@ type Tallies = BTreeMap<&'static str, Tally>;
 /// Replays the cases of some folders and prints a table.
 ///
 /// # Errors
-/// When a case fails, a folder cannot be read or holds nothing, or no case was run.
+/// When a case fails, a folder cannot be read or holds nothing, a recorded file belongs to no topic, or no case was run.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 pub fn run(folders: &[PathBuf]) -> anyhow::Result<()> {
     let own = [root().join("e2e/conformance")];
     let folders = if folders.is_empty() { &own } else { folders };
-    let mut without = Vec::new();
+    let mut unknown = Vec::new();
     for folder in folders {
-        without.extend(without_engine(folder)?);
+        unknown.extend(unknown_files(folder)?);
     }
-    without.sort();
-    without.dedup();
+    unknown.sort();
+    unknown.dedup();
+    if !unknown.is_empty() {
+        bail!("not a known topic: {}", unknown.join(", "));
+    }
     let tallies = replay(&topics(), folders)?;
-    print!("{}", table::table(&tallies, &without));
+    print!("{}", table::table(&tallies));
     if tallies.values().all(|tally| tally.run() == 0) {
         bail!("no recorded case of a known topic was run");
     }
@@ -132,22 +132,14 @@ pub fn run(folders: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is recorded in a folder and belongs to no topic, each with the reason.
+/// Recorded files of a folder that belong to no topic.
 ///
 /// # Errors
 /// When the folder cannot be read or nothing is recorded in it.
-fn without_engine(folder: &Path) -> anyhow::Result<Vec<(String, &'static str)>> {
+fn unknown_files(folder: &Path) -> anyhow::Result<Vec<String>> {
     let topics = topics();
-    let mut without = Vec::new();
-    for (file, aspect) in WITHOUT_ENGINE {
-        if folder.join(file).exists() {
-            without.push((format!("{file}{aspect}"), "no engine yet"));
-        }
-    }
-    let known = |file: &str| {
-        topics.iter().any(|topic| topic.path == file)
-            || WITHOUT_ENGINE.iter().any(|(path, _)| *path == file)
-    };
+    let mut unknown = Vec::new();
+    let known = |file: &str| topics.iter().any(|topic| topic.path == file);
     let read = |place: &Path| {
         std::fs::read_dir(place)
             .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
@@ -157,14 +149,14 @@ fn without_engine(folder: &Path) -> anyhow::Result<Vec<(String, &'static str)>> 
         for entry in read(&room.path())? {
             let file = format!("{}/{}", room.file_name().display(), entry.file_name().display());
             if file.ends_with(".jsonl") && !known(&file) {
-                without.push((file, "not a known topic"));
+                unknown.push(file);
             }
         }
     }
-    if without.is_empty() && !topics.iter().any(|topic| folder.join(topic.path).exists()) {
+    if unknown.is_empty() && !topics.iter().any(|topic| folder.join(topic.path).exists()) {
         bail!("nothing is recorded in {}", folder.display());
     }
-    Ok(without)
+    Ok(unknown)
 }
 
 /// Runs topics over folders.

@@ -103,8 +103,16 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     #[test]
     fn the_yaml_of_the_crds_is_fresh() {
         assert_eq!(super::stale().unwrap(), Vec::<String>::new(), "run `cargo xtask crds`");
+    }
+
+    /// clap finds out that a command is put together wrongly only when that command is used.
+    #[test]
+    fn every_command_is_put_together_right() {
+        super::Options::command().debug_assert();
     }
 }

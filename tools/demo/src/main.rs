@@ -95,7 +95,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
             let said = narration::said().iter().map(|line| line.replace(&folder, "")).collect();
             std::fs::write(file, picture::svg(said)).with_context(|| file.display().to_string())?;
         }
-        eprintln!("\n{} after {}", green("✔ all of it came true"), spell(begun.elapsed()));
+        eprintln!("\n{} after {}", green("✔ every scene succeeded"), spell(begun.elapsed()));
         if !options.once {
             demo.invite()?;
             tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
@@ -167,6 +167,8 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -184,5 +186,11 @@ mod tests {
         found.sort();
         known.sort();
         assert_eq!(found, known);
+    }
+
+    /// clap finds out that a command is put together wrongly only when that command is used.
+    #[test]
+    fn every_command_is_put_together_right() {
+        Options::command().debug_assert();
     }
 }

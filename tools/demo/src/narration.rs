@@ -1,6 +1,6 @@
 //! How the demo speaks: titles, what a user would type, what came of it and when.
 //!
-//! Elsewhere: colours and steps of work (`crate::progress`).
+//! Elsewhere: colours and steps of work (`testbed::progress`).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let count = violations.len();
     eprintln!("{points} cut points, {count} violations");
     if count > 0 {
-        bail!("the crash law is broken:\n{}", violations.join("\n"));
+        bail!("windlass lost objects, or left some behind:\n{}", violations.join("\n"));
     }
     eprintln!("{}", green("✔ nothing was lost, nothing was left behind"));
     Ok(())
@@ -116,7 +116,7 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<Explored> {
     let usual = attempt::<S>(None, None).await.with_context(|| format!("{name}, without a cut"))?;
     ensure!(
         usual.violations.is_empty(),
-        "{name} goes wrong without a cut:\n{}\n{}",
+        "{name} fails even without a kill:\n{}\n{}",
         usual.violations.join("\n"),
         usual.log
     );
@@ -135,14 +135,14 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<Explored> {
     let (mut violations, mut slowest, mut done) = (Vec::new(), Duration::ZERO, 0);
     while let Some((point, outcome)) = runs.next().await {
         done += 1;
-        let found = tell(point, &outcome, &format!("{done}/{total}"), writes);
+        let found = report(point, &outcome, &format!("{done}/{total}"), writes);
         if let Ok(outcome) = &outcome {
             slowest = slowest.max(outcome.recovery);
         }
         violations.extend(found.into_iter().map(|it| format!("{name}, {it}")));
     }
     eprintln!(
-        "{name}: {total} cut points in {}, the slowest was right again {} after the restart",
+        "{name}: {total} cut points in {}, the slowest had recovered {} after the restart",
         spell(begun.elapsed()),
         spell(slowest)
     );
@@ -150,7 +150,7 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<Explored> {
 }
 
 /// Prints one line of the table; returns what went wrong.
-fn tell(
+fn report(
     point: Point,
     outcome: &anyhow::Result<Outcome>,
     progress: &str,
@@ -173,17 +173,17 @@ fn tell(
         dim(&took)
     );
     let place = |it: &String| format!("write {number} {moment}, {request}: {it}");
-    let told: Vec<String> = violations.iter().map(place).collect();
-    for violation in told.iter().take(MAX_VIOLATIONS_SHOWN) {
+    let lines: Vec<String> = violations.iter().map(place).collect();
+    for violation in lines.iter().take(MAX_VIOLATIONS_SHOWN) {
         eprintln!("  {} {violation}", red("violation:"));
     }
-    if told.len() > MAX_VIOLATIONS_SHOWN {
-        eprintln!("  and {} more", told.len() - MAX_VIOLATIONS_SHOWN);
+    if lines.len() > MAX_VIOLATIONS_SHOWN {
+        eprintln!("  and {} more", lines.len() - MAX_VIOLATIONS_SHOWN);
     }
     if let Ok(outcome) = outcome
         && !outcome.log.is_empty()
     {
         eprintln!("{}", dim(&outcome.log));
     }
-    told
+    lines
 }

@@ -153,7 +153,7 @@ pub(crate) fn all(time: Duration) -> anyhow::Result<()> {
         }
     }
     if !failed.is_empty() {
-        bail!("something was found in: {}", failed.join(", "));
+        bail!("fuzzing failed for: {}", failed.join(", "));
     }
     Ok(())
 }

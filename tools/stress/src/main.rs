@@ -1,4 +1,4 @@
-//! `cargo xtask crash`, `soak` and `fuzz`: what is done to windlass so that it fails here and not elsewhere.
+//! `cargo xtask crash`, `soak` and `fuzz`: tests that try to break windlass.
 //!
 //! Here: the command line. Elsewhere: killing it at every write (`crash`), everything at random (`soak`), input that was
 //! changed at random (`fuzz`), the law that what is live is in an inventory (`ownership`).
@@ -29,7 +29,7 @@ struct Arguments {
 enum Command {
     /// Kill windlass at every write and see whether anything is lost
     Crash(crash::Options),
-    /// Let everything happen at random for a while and see whether all comes right
+    /// Run random operations, API server failures and kills, and verify that windlass converges
     Soak(soak::Options),
     /// Change what tenants write at random and see whether windlass survives it
     Fuzz {

@@ -9,14 +9,30 @@ use anyhow::{Context as _, ensure};
 use cargo_metadata::{Metadata, MetadataCommand};
 use testbed::root;
 
+use crate::tool::{CONFORMANCE, E2E, STRESS};
+
 /// The package of the tidy tests, which every change concerns.
 const TIDY: &str = "xtask";
 
-/// The package of the stories.
-const STORIES: &str = "e2e";
+/// The program.
+const WINDLASS: &str = "windlass";
+
+/// Packages whose tests and commands start the program.
+const STARTING_WINDLASS: [&str; 3] = [CONFORMANCE.0, STRESS.0, E2E.0];
+
+/// Folders that the package of the root reads, or builds into the program.
+const OF_ROOT: [&str; 3] = ["src/", "deploy/", "config/"];
+
+/// Folders whose files only this package reads, though another one is above them.
+const READERS: [(&str, &str); 4] = [
+    ("e2e/charts/", CONFORMANCE.0),
+    ("e2e/overlays/", CONFORMANCE.0),
+    ("e2e/conformance/", CONFORMANCE.0),
+    ("e2e/fuzz/", STRESS.0),
+];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 41] = [
+const PLACES: [(&str, &[&str]); 45] = [
     ("src/cli/", &["cli::", "migration", "bootstrap", "installation"]),
     ("src/cli/bootstrap", &["bootstrap"]),
     ("src/cli/migrate", &["migration"]),
@@ -91,8 +107,12 @@ const PLACES: [(&str, &[&str]); 41] = [
     ("engines/sprig/", &["releases::", "releases_alone::"]),
     ("tools/", &[]),
     ("xtask/", &[]),
-    ("docs/", &["installation"]),
+    ("docs/", &[]),
+    ("docs/getting-started", &["installation"]),
+    ("e2e/charts/", &[]),
     ("e2e/conformance/", &[]),
+    ("e2e/fuzz/", &[]),
+    ("e2e/overlays/", &[]),
 ];
 
 /// What is tested.
@@ -123,12 +143,22 @@ impl Selection {
         stories.is_none_or(|stories| stories.iter().any(|start| name.starts_with(start)))
     }
 
+    /// Whether a package is tested.
+    pub(super) fn has_package(&self, name: &str) -> bool {
+        self.packages.as_ref().is_none_or(|packages| packages.contains(name))
+    }
+
     /// The packages to compile; none for the whole workspace.
     pub(super) fn packages(&self) -> Vec<String> {
         let mut packages: Vec<String> = self.packages.iter().flatten().cloned().collect();
-        if !packages.is_empty() && self.has_stories() {
-            // The stories run the program.
-            packages.extend([STORIES, "windlass"].map(str::to_owned));
+        if packages.is_empty() {
+            return packages;
+        }
+        if self.has_stories() {
+            packages.push(E2E.0.to_owned());
+        }
+        if STARTING_WINDLASS.iter().any(|name| packages.iter().any(|it| it == name)) {
+            packages.push(WINDLASS.to_owned());
         }
         packages.sort();
         packages.dedup();
@@ -143,7 +173,7 @@ impl Selection {
 pub(super) fn selection(revision: &str) -> anyhow::Result<Selection> {
     let metadata =
         MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec()?;
-    let mut paths = git(&["diff", "--name-only", revision])?;
+    let mut paths = git(&["diff", "--name-only", "--no-renames", revision])?;
     paths.extend(git(&["ls-files", "--others", "--exclude-standard"])?);
     let selection = concerned(&Graph::of(&metadata), &paths);
     let say = |all: Option<String>| all.unwrap_or_else(|| "all".to_owned());
@@ -159,8 +189,8 @@ pub(super) fn selection(revision: &str) -> anyhow::Result<Selection> {
 fn git(arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     let output = Command::new("git").args(arguments).current_dir(root()).output();
     let output = output.context("git cannot be started")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), said.trim());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), errors.trim());
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
@@ -194,15 +224,19 @@ impl Graph {
         graph
     }
 
-    /// The package that a file is of: that of the deepest folder above it.
+    /// The package that a file is of: that which reads its folder, else that of the deepest folder above it.
     fn package(&self, path: &str) -> Option<&String> {
+        let reader = READERS.iter().find(|(folder, _)| path.starts_with(folder));
+        if let Some((_, reader)) = reader {
+            return self.folders.values().find(|package| package == reader);
+        }
         let above = self.folders.iter().filter(|(folder, _)| {
             !folder.is_empty()
                 && path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
         });
         let deepest = above.max_by_key(|(folder, _)| folder.len());
-        let root =
-            || self.folders.get("").filter(|_| path.starts_with("src/") || path == "Cargo.toml");
+        let is_of_root = OF_ROOT.iter().any(|folder| path.starts_with(folder));
+        let root = || self.folders.get("").filter(|_| is_of_root || path == "Cargo.toml");
         deepest.map(|(_, package)| package).or_else(root)
     }
 
@@ -223,7 +257,8 @@ impl Graph {
 
 fn concerned(graph: &Graph, paths: &[String]) -> Selection {
     let is_whole = |path: &&String| {
-        path.starts_with("Cargo.") || path.starts_with(".cargo") || path.starts_with(".ci")
+        let settings = ["Cargo.", ".cargo", ".ci", "rust-toolchain", "clippy.toml"];
+        settings.iter().any(|start| path.starts_with(start))
     };
     if paths.iter().any(|path| is_whole(&path)) {
         return Selection::everything();
@@ -258,7 +293,7 @@ fn concerned(graph: &Graph, paths: &[String]) -> Selection {
 }
 
 /// The modules of stories.
-const MODULES: [&str; 26] = [
+pub(super) const MODULES: [&str; 26] = [
     "bed::",
     "bootstrap::",
     "bootstrap_at_gitea::",
@@ -330,7 +365,25 @@ mod tests {
         let page = of(&["CONTRIBUTING.md"]);
         assert_eq!(page.packages.clone().unwrap(), BTreeSet::from(["xtask".to_owned()]));
         assert!(!page.has_stories());
-        assert!(of(&["Cargo.lock"]).is_everything());
+        for path in ["Cargo.lock", "rust-toolchain.toml", "clippy.toml"] {
+            assert!(of(&[path]).is_everything(), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_windlass_is_installed_from_concerns_all_stories() {
+        for path in ["deploy/chart/files/base/rbac.yaml", "config/samples/kustomization.yaml"] {
+            let selection = of(&[path]);
+            assert!(selection.stories.is_none() && selection.has_package("windlass"), "{path}");
+        }
+    }
+
+    #[test]
+    fn recorded_charts_concern_the_package_that_reads_them_and_no_story() {
+        let selection = of(&["e2e/charts/web/case.yaml"]);
+        assert!(selection.has_package("conformance") && !selection.has_stories());
+        let packages = selection.packages();
+        assert!(packages.contains(&"windlass".to_owned()) && !packages.contains(&"e2e".to_owned()));
     }
 
     #[test]

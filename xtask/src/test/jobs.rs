@@ -61,9 +61,9 @@ pub(super) struct Tests {
 
 impl Tests {
     /// What lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; …` say together.
-    fn of(said: &str) -> Self {
+    fn of(output: &str) -> Self {
         let mut sum = Self::default();
-        for line in said.lines().filter_map(|line| line.strip_prefix("test result: ")) {
+        for line in output.lines().filter_map(|line| line.strip_prefix("test result: ")) {
             let count = |what: &str| {
                 let words: Vec<&str> =
                     line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
@@ -106,7 +106,7 @@ pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> an
             let outcome = one(job, log);
             if let Ok(mut done) = done.lock() {
                 done.push(outcome);
-                tell(done.last(), done.len(), total);
+                report(done.last(), done.len(), total);
             }
         }
     };
@@ -134,7 +134,7 @@ pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> an
     Ok(())
 }
 
-fn tell(outcome: Option<&Outcome>, done: usize, total: usize) {
+fn report(outcome: Option<&Outcome>, done: usize, total: usize) {
     let Some(outcome) = outcome else { return };
     let sign = if outcome.failure.is_none() { green("✔") } else { red("✘ failed") };
     let tests = outcome.tests;
@@ -150,14 +150,16 @@ fn tell(outcome: Option<&Outcome>, done: usize, total: usize) {
 fn one(mut job: Job, log: PathBuf) -> Outcome {
     let begun = Instant::now();
     let ended = start(&mut job.command, &log);
-    let said = std::fs::read(&log).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
+    let output = std::fs::read(&log).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
     let (processor, failure) = match ended {
         Ok((processor, None)) => (processor, None),
-        Ok((processor, Some(status))) => (processor, Some(format!("{}\n{status}", excerpt(&said)))),
+        Ok((processor, Some(status))) => {
+            (processor, Some(format!("{}\n{status}", excerpt(&output))))
+        }
         Err(error) => (Duration::ZERO, Some(format!("{error:#}"))),
     };
-    Outcome { name: job.name, took: begun.elapsed(), processor, tests: Tests::of(&said), failure }
+    Outcome { name: job.name, took: begun.elapsed(), processor, tests: Tests::of(&output), failure }
 }
 
 /// Runs a command to its end: what it took of processors, and how it ended unless well.
@@ -185,8 +187,8 @@ fn processor_time(id: Pid) -> Option<Duration> {
 }
 
 /// What explains a failure: of a program with tests from the first failure on, else the end.
-fn excerpt(said: &str) -> String {
-    let lines: Vec<&str> = said.lines().collect();
+fn excerpt(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
     let first = lines.iter().position(|line| *line == "failures:").unwrap_or_default();
     let lines = &lines[first..];
     let from = lines.len().saturating_sub(MAX_LINES_SHOWN);
@@ -231,13 +233,13 @@ mod tests {
 
     #[test]
     fn results_are_counted_and_failures_begin_where_they_are_listed() {
-        let said = "test a ... ok\nfailures:\n---- b\nbecause\ntest result: FAILED. 1 passed; 2 failed; 3 ignored; 0 measured\n";
-        assert_eq!(Tests::of(said), Tests { passed: 1, failed: 2, skipped: 3 });
-        assert!(excerpt(said).starts_with("failures:\n---- b\nbecause\n"));
+        let output = "test a ... ok\nfailures:\n---- b\nbecause\ntest result: FAILED. 1 passed; 2 failed; 3 ignored; 0 measured\n";
+        assert_eq!(Tests::of(output), Tests { passed: 1, failed: 2, skipped: 3 });
+        assert!(excerpt(output).starts_with("failures:\n---- b\nbecause\n"));
     }
 
     #[test]
-    fn what_a_job_takes_of_processors_is_told() {
+    fn the_processor_time_of_a_job_is_measured() {
         let work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
         let folder = tempfile::tempdir().unwrap();
         let outcome = one(shell("work", work), folder.path().join("log"));

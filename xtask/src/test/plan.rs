@@ -12,10 +12,7 @@ use anyhow::{Context as _, ensure};
 use super::build::TestProgram;
 use super::changed::Selection;
 use super::jobs::{Job, Jobs};
-use crate::tool::{CONFORMANCE, STRESS, Tool};
-
-/// The package of the stories.
-const STORIES: &str = "e2e";
+use crate::tool::{CONFORMANCE, E2E, STRESS, beside};
 
 /// The folder in which stories collect the requests of windlass (`e2e::harness::requests`).
 const REQUESTS: &str = "WINDLASS_REQUESTS";
@@ -62,7 +59,7 @@ pub(super) struct JobScope<'a> {
 }
 
 fn is_stories(program: &TestProgram) -> bool {
-    program.package == STORIES && program.is_integration
+    program.package == E2E.0 && program.is_integration
 }
 
 /// A command to which the stories beside it are preferred.
@@ -74,7 +71,7 @@ fn computing(program: &Path) -> anyhow::Result<Command> {
 
 /// The program as it was compiled.
 fn program_of_windlass() -> anyhow::Result<std::path::PathBuf> {
-    Tool("windlass").path()
+    beside("windlass")
 }
 
 /// All jobs: the stories, what else needs a control plane, and what only computes.
@@ -86,11 +83,13 @@ pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<Jo
     if has_cluster && scope.selection.has_stories() {
         jobs.with_cluster = stories(scope)?;
     }
+    if scope.filter.is_none() && scope.selection.has_package(CONFORMANCE.0) {
+        jobs.computing.push(recorded()?);
+    }
     if scope.filter.is_none() && scope.selection.is_everything() {
-        jobs.computing = recorded_and_random(scope)?;
+        jobs.computing.push(random(scope)?);
         if has_cluster {
-            // They take longest.
-            jobs.with_cluster.splice(0..0, crashes_and_soak(scope)?);
+            jobs.with_cluster.extend(crashes_and_soak(scope)?);
         }
     }
     jobs.computing.extend(units(scope)?);
@@ -161,17 +160,19 @@ fn modules(listed: &str) -> BTreeMap<String, Vec<String>> {
     modules
 }
 
-/// Recorded charts and overlays, and random input.
-fn recorded_and_random(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
-    let mut recorded = computing(&CONFORMANCE.path()?)?;
-    recorded.arg("recorded");
-    let mut random = computing(&STRESS.path()?)?;
+/// Recorded charts and overlays.
+fn recorded() -> anyhow::Result<Job> {
+    let mut command = computing(&CONFORMANCE.path()?)?;
+    command.arg("recorded");
+    Ok(Job { name: "conformance, charts and overlays".to_owned(), command })
+}
+
+/// Random input.
+fn random(scope: &JobScope<'_>) -> anyhow::Result<Job> {
+    let mut command = computing(&STRESS.path()?)?;
     let minutes = if scope.is_thorough { FUZZ_MINUTES_THOROUGH } else { FUZZ_MINUTES };
-    random.args(["fuzz", "all", "--minutes", minutes]);
-    Ok(vec![
-        Job { name: "our charts and overlays, as recorded".to_owned(), command: recorded },
-        Job { name: "what tenants write, changed at random".to_owned(), command: random },
-    ])
+    command.args(["fuzz", "all", "--minutes", minutes]);
+    Ok(Job { name: "fuzz, all targets".to_owned(), command })
 }
 
 /// On a control plane: crashes and random operations.
@@ -183,7 +184,7 @@ fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
     };
     let cuts = if scope.is_thorough { CUTS_THOROUGH } else { CUTS };
     Ok(vec![
-        job("crash law, a sample", &["crash", "--sample", cuts, "--jobs", "3"])?,
+        job("crash, a sample", &["crash", "--sample", cuts, "--jobs", "3"])?,
         job("soak, two minutes", &["soak", "--minutes", "2"])?,
     ])
 }
@@ -191,6 +192,14 @@ fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::changed::MODULES;
+
+    #[test]
+    fn the_modules_that_run_first_exist() {
+        for module in LONGEST {
+            assert!(MODULES.contains(&format!("{module}::").as_str()), "{module}");
+        }
+    }
 
     #[test]
     fn stories_are_put_together_by_their_module() {

@@ -1,7 +1,7 @@
 //! Where the time of a run goes: a table of its steps and programs, and of what was compiled.
 //!
-//! Compiling includes linking: cargo tells them apart for nobody. What a program ran longer than it had a processor it
-//! waited: for others, or for servers.
+//! Compiling includes linking, since cargo does not report them apart. The time that a program ran without a processor is
+//! shown as waited: for other programs, or for servers.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

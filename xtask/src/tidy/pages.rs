@@ -1,13 +1,13 @@
 //! The pages that people read are true: paths exist, commands are named, every dependency has its reason.
 //!
-//! Elsewhere: what the pages say (`README.md`, `ARCHITECTURE.md`, `CONTRIBUTING.md`, `docs/decisions`).
+//! Elsewhere: what the pages say (`README.md`, `ARCHITECTURE.md`, `CONTRIBUTING.md`, `docs`).
 
 use toml::Table;
 
 use super::{assert_none, files, read, settings};
 use testbed::root;
 
-/// Pages whose paths are checked.
+/// Pages whose paths are checked, beside those of `docs`.
 const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// What a reader of the README can do without knowing more.
@@ -60,9 +60,9 @@ fn has_word(text: &str, word: &str) -> bool {
 #[test]
 fn every_path_on_a_page_exists() {
     let exists = |path: &str| root().join(path).exists();
-    assert_none(
-        &PAGES.iter().flat_map(|page| dead_paths(page, &read(*page), exists)).collect::<Vec<_>>(),
-    );
+    let pages = PAGES.iter().map(|&page| page.to_owned()).chain(files("docs", ".md"));
+    let dead = pages.flat_map(|page| dead_paths(&page, &read(&page), exists));
+    assert_none(&dead.collect::<Vec<_>>());
 }
 
 #[test]

@@ -16,10 +16,9 @@ const MAX_ANSWER_CHARACTERS: usize = 600;
 /// How much of what two long answers have in common is shown before their first difference.
 const COMMON_CHARACTERS_SHOWN: usize = 100;
 
-/// The table of topics, and below it the recorded files that no topic is for.
-pub(super) fn table(tallies: &BTreeMap<&str, Tally>, not_run: &[(String, &str)]) -> String {
-    let names = tallies.keys().copied().chain(not_run.iter().map(|(name, _)| name.as_str()));
-    let width = names.map(str::len).max().unwrap_or_default().max("topic".len());
+/// The table of topics.
+pub(super) fn table(tallies: &BTreeMap<&str, Tally>) -> String {
+    let width = tallies.keys().map(|name| name.len()).max().unwrap_or_default().max("topic".len());
     let mut table =
         format!("{}\n", bold(&format!("{:width$}  {:>6} / {:<6}", "topic", "passed", "all")));
     for (name, tally) in tallies {
@@ -33,12 +32,6 @@ pub(super) fn table(tallies: &BTreeMap<&str, Tally>, not_run: &[(String, &str)])
             &format!("{name:width$}  {:>6} / {:<6} {verdict}", tally.passed, tally.run()),
         );
         details(&mut table, tally);
-    }
-    for (name, reason) in not_run {
-        line(
-            &mut table,
-            &format!("{name:width$}  {:>6} / {:<6} {}: {reason}", "-", "-", dim("not run")),
-        );
     }
     table
 }

@@ -112,7 +112,7 @@ fn rounds(corpus: Corpus, options: &Options, time: Duration) -> anyhow::Result<(
     if found > 0 {
         bail!("{found} faults among {done} {noun}");
     }
-    eprintln!("{} {done} changed {noun}", green("✔ nothing found in"));
+    eprintln!("{}", green(&format!("✔ no faults in {done} changed {noun}")));
     Ok(())
 }
 

@@ -78,7 +78,7 @@ pub(super) fn run(target: &Target, time: Duration, seed: Option<u64>) -> anyhow:
         let place = keep(target, &input)?;
         eprintln!("{} {} {name}: {fault}", red("✘"), target.name);
         eprintln!(
-            "    kept in {}; once it is mended, add it to e2e/fuzz/{}",
+            "    kept in {}; after the fix, add it to e2e/fuzz/{}",
             place.display(),
             target.name
         );
@@ -87,7 +87,8 @@ pub(super) fn run(target: &Target, time: Duration, seed: Option<u64>) -> anyhow:
     if found > 0 {
         bail!("{found} faults among {begin} inputs");
     }
-    eprintln!("{} {begin} inputs of {}", green("✔ nothing found in"), target.name);
+    let name = target.name;
+    eprintln!("{}", green(&format!("✔ no faults in {begin} inputs of {name}")));
     Ok(())
 }
 

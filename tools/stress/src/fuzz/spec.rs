@@ -53,6 +53,6 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     if found > 0 {
         bail!("{found} of {done} seeds failed");
     }
-    eprintln!("{} {done} seeds of spec", green("✔ nothing found in"));
+    eprintln!("{}", green(&format!("✔ no faults with {done} seeds of spec")));
     Ok(())
 }
