@@ -1,21 +1,20 @@
 //! The objects that Receivers name, as they are now: what a selection asks for is read, and it is asked again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use notify::receivers::{Target, Targets};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::Shallow;
 use crate::cluster::pages::Part;
 use crate::cluster::{Cluster, ClusterError};
+use crate::controllers::permit::{Permit, Permits};
 
-/// How many requests have lists in memory at the same time.
-static LIST_PERMITS: Semaphore = Semaphore::const_new(2);
+/// How many requests have lists in memory at the same time: one for each namespace, which take turns.
+static LIST_PERMITS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(4, 1));
 
 /// How much metadata all lists of a request may have, in bytes.
 const LARGEST_METADATA: usize = 8 << 20;
@@ -32,7 +31,7 @@ struct State {
     /// How much metadata is in the lists.
     bytes: usize,
     /// For the lists that are in memory.
-    listing: Option<SemaphorePermit<'static>>,
+    listing: Option<Permit>,
 }
 
 /// What was read so far. What is asked for and was not read is noted, and seems to be missing meanwhile.
@@ -44,11 +43,15 @@ impl Existing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what was asked for; false if there was nothing.
+    /// Reads what was asked for by a Receiver of a namespace; false if there was nothing.
     ///
     /// # Errors
     /// Every refusal but "not found", and no answer. A kind that is not served has no objects.
-    pub(super) async fn read(&self, cluster: &Cluster) -> Result<bool, ClusterError> {
+    pub(super) async fn read(
+        &self,
+        cluster: &Cluster,
+        namespace: &str,
+    ) -> Result<bool, ClusterError> {
         let (objects, lists) = {
             let mut state = self.state();
             (std::mem::take(&mut state.missing_objects), std::mem::take(&mut state.missing_lists))
@@ -59,8 +62,8 @@ impl Existing {
             self.state().objects.insert(target, found);
         }
         if !lists.is_empty() && self.state().listing.is_none() {
-            let permit = LIST_PERMITS.acquire().await;
-            self.state().listing = permit.ok();
+            let permit = LIST_PERMITS.acquire(namespace).await;
+            self.state().listing = Some(permit);
         }
         for place in lists {
             let left = LARGEST_METADATA.saturating_sub(self.state().bytes);
@@ -182,6 +185,27 @@ mod tests {
 
     fn place() -> Place {
         ("kustomize.toolkit.fluxcd.io/v1".to_owned(), "Kustomization".to_owned(), "n".to_owned())
+    }
+
+    #[tokio::test]
+    async fn lists_of_one_namespace_leave_room_for_those_of_another() {
+        let (cluster, _) = server(1).await;
+        let reading = |existing: &Existing| drop(existing.list(&place().0, &place().1, "n"));
+        let held = Existing::default();
+        reading(&held);
+        assert!(held.read(&cluster, "greedy").await.unwrap());
+        let more: Vec<Existing> = (0..8).map(|_| Existing::default()).collect();
+        more.iter().for_each(reading);
+        let waiting = more.iter().map(|it| it.read(&cluster, "greedy"));
+        let mut waiting = std::pin::pin!(futures::future::join_all(waiting));
+        let other = Existing::default();
+        reading(&other);
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("one namespace has several lists in memory"),
+            read = other.read(&cluster, "modest") => assert!(read.unwrap()),
+        }
+        drop(held);
     }
 
     /// A server of Kustomizations in two pages, with annotations of a length, and what it was asked for.

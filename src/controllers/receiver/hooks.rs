@@ -335,13 +335,18 @@ impl Hooks {
         loop {
             looks += 1;
             let look = {
-                let (named, accepted, receiver) =
-                    (named.clone(), accepted.clone(), receiver.clone());
-                move || accepted.select(&receiver, &*named, settings)
+                // A request that ended meanwhile leaves nothing behind in the queue of the thread.
+                let named = Arc::downgrade(&named);
+                let accepted = Arc::downgrade(&accepted);
+                let receiver = receiver.clone();
+                move || match named.upgrade().zip(accepted.upgrade()) {
+                    Some((named, accepted)) => accepted.select(&receiver, &*named, settings),
+                    None => Selection::default(),
+                }
             };
             let selection =
                 on_thread(namespace, look).await.map_err(|error| (500, error.to_string()))?;
-            let read = named.read(&self.cluster).await;
+            let read = named.read(&self.cluster, namespace).await;
             let is_more = read.map_err(|error| (500, error.to_string()))?;
             if !is_more || looks > 2 {
                 return Ok(selection);
