@@ -364,33 +364,7 @@ fn now() -> Timestamp {
 }
 
 fn journal(action: Action, plan: Plan) -> Journal {
-    Journal {
-        id: "r.v1.0".to_owned(),
-        owner: String::new(),
-        kube_context: String::new(),
-        action,
-        inputs: String::new(),
-        base: None,
-        target: None,
-        plan,
-        attempt: 1,
-        failures: 1,
-        force: None,
-        oci_digest: String::new(),
-        origin: ::release::Origin::default(),
-        started: now(),
-        since: now(),
-        at: 0,
-        hook_uid: None,
-        hook_begun: false,
-        created: Vec::new(),
-        faults: Vec::new(),
-        passed: Vec::new(),
-        answers: Vec::new(),
-        failure: None,
-        ended: None,
-        accounted: false,
-    }
+    Journal { plan, ..Journal::begin("r.v1.0".to_owned(), String::new(), action, now()) }
 }
 
 fn journal_of_removal(plan: Plan) -> Journal {
