@@ -474,7 +474,8 @@ impl Cluster {
         self.merge_patch(resource, place, patch, &format!("{manager}&dryRun=All")).await
     }
 
-    /// Deletes an object that nobody manages by us, with background propagation, only if it is still the one that was read.
+    /// Deletes an object that no Kustomization, HelmRelease or Helmfile manages, with background propagation, if its uid is
+    /// still the one that was read.
     ///
     /// No gate is asked about: what windlass keeps for itself (Secrets of Helm's records and of exports, audits, incidents,
     /// events of lifecycles, the HelmChart of a HelmRelease, the ExternalArtifact of an HTTPArchive), the object of a hook,

@@ -57,8 +57,8 @@ impl ArtifactError {
         Self::Unusable("reading it was interrupted".to_owned())
     }
 
-    /// How a run of somebody ends who applies what a source has; `what` begins the message, and what is not there yet is
-    /// looked for when the source changes, at `again` at the latest.
+    /// The result of a reconciliation that needs the artifact. The message begins with `what`. A missing artifact is looked
+    /// for again when the source changes, at `again` at the latest.
     ///
     /// Parity(flux): an artifact that is not in the storage yet is waited for, which is in the log and no event: after a start
     /// on an empty volume it is so for every object.

@@ -122,7 +122,7 @@ pub enum Error {
 
 /// A list in which items were set, and what took its place.
 ///
-/// Go sets items of a list that is long enough in the list itself, so that whoever else has that list sees them, too.
+/// In Go, both are one slice: Helm sets the items in place, and other values that hold the slice change with it.
 #[derive(Debug)]
 pub(crate) struct ListReplacement {
     /// The list as it was.

@@ -142,7 +142,7 @@ pub(super) struct PlannedRelease {
 }
 
 impl Planned {
-    /// Whether a chart is refused for where it is, which somebody may allow without a change of the helmfile.
+    /// Whether the chart repository of a release is refused; creating a HelmRepository with its URL allows it.
     pub(super) fn has_refused_chart(&self) -> bool {
         self.releases.iter().any(|it| it.chart.is_err())
     }

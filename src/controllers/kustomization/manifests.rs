@@ -54,7 +54,7 @@ pub(super) struct Loaded {
     pub(super) warnings: Vec<String>,
 }
 
-/// How many warnings of a build are told.
+/// The most warnings of a build that the Ready condition reports.
 const MAX_WARNINGS: usize = 3;
 
 /// What one build may use up: memory, and time in which it does not wait for servers.

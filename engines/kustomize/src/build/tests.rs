@@ -364,20 +364,20 @@ fn a_base_that_is_lost_in_a_path_of_two_lines_is_warned_of() {
         format!(
             "//- app/kustomization.yaml\nresources:\n{entries}\n\
              //- base/kustomization.yaml\nresources: [it.yaml]\n//- base/it.yaml\n{}\
-             //- shared/prod/kustomization.yaml\nresources: [it.yaml]\n//- shared/prod/it.yaml\n{}",
+             //- common/prod/kustomization.yaml\nresources: [it.yaml]\n//- common/prod/it.yaml\n{}",
             config("base"),
             config("prod"),
         )
     };
     // kustomize 5.8.1 builds the same, and is silent (kustomize#5979).
-    let joined = built(&text("- ./../base\n - ../../shared/prod"), "/app", &Options::default());
-    let warning = "/app/kustomization.yaml: `./../base` is not built, because the line `- ../../shared/prod` is \
+    let joined = built(&text("- ./../base\n - ../../common/prod"), "/app", &Options::default());
+    let warning = "/app/kustomization.yaml: `./../base` is not built, because the line `- ../../common/prod` is \
                    indented deeper than the one before it, which makes both one path\n";
     assert_eq!(
         joined,
-        format!("{warning}{}", built(&text("- ../shared/prod"), "/app", &Options::default()))
+        format!("{warning}{}", built(&text("- ../common/prod"), "/app", &Options::default()))
     );
-    let both = built(&text("- ../base\n- ../shared/prod"), "/app", &Options::default());
+    let both = built(&text("- ../base\n- ../common/prod"), "/app", &Options::default());
     assert!(both.contains("name: base") && both.contains("name: prod"), "{both}");
     assert!(!both.contains("not built"), "{both}");
 }

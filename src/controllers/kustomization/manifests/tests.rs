@@ -112,8 +112,8 @@ fn a_base_that_is_lost_in_a_path_of_two_lines_is_told_in_the_condition() {
             ("apps/one/kustomization.yaml", kustomization.as_str()),
             ("base/kustomization.yaml", "resources: [it.yaml]\n"),
             ("base/it.yaml", &base),
-            ("shared/prod/kustomization.yaml", "resources: [it.yaml]\n"),
-            ("shared/prod/it.yaml", &prod),
+            ("common/prod/kustomization.yaml", "resources: [it.yaml]\n"),
+            ("common/prod/it.yaml", &prod),
         ];
         let tree = Memory::from_files(files).unwrap();
         let all = load(
@@ -128,13 +128,13 @@ fn a_base_that_is_lost_in_a_path_of_two_lines_is_told_in_the_condition() {
         let text = wish::with_warnings("Applied revision: r1".to_owned(), &all.warnings);
         (all.objects.len(), text)
     };
-    let (count, text) = warned("- ../../base\n - ../../shared/prod");
+    let (count, text) = warned("- ../../base\n - ../../common/prod");
     assert_eq!(count, 1);
     assert_eq!(
         text,
         "Applied revision: r1; warning: /apps/one/kustomization.yaml: `../../base` is not built, because the line \
-         `- ../../shared/prod` is indented deeper than the one before it, which makes both one path"
+         `- ../../common/prod` is indented deeper than the one before it, which makes both one path"
     );
-    let (count, text) = warned("- ../../base\n- ../../shared/prod");
+    let (count, text) = warned("- ../../base\n- ../../common/prod");
     assert_eq!((count, text.as_str()), (2, "Applied revision: r1"));
 }

@@ -69,7 +69,7 @@ impl Obstacle {
     }
 }
 
-/// A release that is installed, of which something else is wished for now.
+/// An installed release whose desired state differs from what is installed.
 fn changed(change: fn(&mut Desired)) -> World {
     let mut world = World::new(desired("1.0.0", "a"));
     world.settle();
