@@ -10,6 +10,9 @@ use testbed::root;
 /// Pages whose paths are checked, beside those of `docs`.
 const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
+/// Where cargo puts what it builds: a checkout may have it or not.
+const BUILD_FOLDER: &str = "target";
+
 /// What a reader of the README can do without knowing more.
 const COMMANDS: [&str; 2] = ["cargo xtask demo", "cargo xtask test"];
 
@@ -35,7 +38,7 @@ fn is_path(text: &str, exists: impl Fn(&str) -> bool) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let Some((first, _)) = text.split_once('/') else { return false };
     let is_ours = exists(first) || ENDINGS.iter().any(|ending| text.ends_with(ending));
-    text.chars().all(is_part) && !first.is_empty() && is_ours
+    text.chars().all(is_part) && !first.is_empty() && first != BUILD_FOLDER && is_ours
 }
 
 /// Paths on a page that do not exist.
@@ -73,6 +76,7 @@ fn a_path_that_does_not_exist_is_found() {
         "`src/cli/`, `src/main.rs` and `cargo test`, `apps/v1`, `windlass.dev/hold`",
     ));
     assert_none(&check("```sh\n`src/none.rs`\n```\n"));
+    assert_none(&dead_paths("A.md", "`target/release/windlass`", |path| path == "target"));
     assert_eq!(check("see `src/none`"), ["A.md: `src/none` does not exist"]);
     assert_eq!(check("`gone/lib.rs`, `gone/`").len(), 2);
 }
