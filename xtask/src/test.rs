@@ -40,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long)]
     timings: bool,
     /// How many programs of stories run at once, beside one that computes
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
     /// Run the stories that often, one time after the other
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_cluster")]

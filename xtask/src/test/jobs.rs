@@ -1,14 +1,15 @@
 //! Programs that run side by side: each with a file for what it says, of which only failures are shown, last.
 //!
-//! Here: a few threads that take one job after the other; one more takes those that only compute, with less right to the
-//! processors than stories, which wait for servers most of the time. Elsewhere: which jobs there are (`plan`), their table
+//! Here: a few threads that take one job after the other, a heavy one while nothing else of its kind runs; one more takes
+//! those that only compute, with less right to the processors than stories, which wait for servers most of the time.
+//! Elsewhere: which jobs there are (`plan`), their table
 //! (`timings`).
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -26,6 +27,8 @@ pub(super) struct Job {
     pub(super) name: String,
     /// The program with all that it is given.
     pub(super) command: Command,
+    /// Whether it keeps two processors busy by itself, so that it takes the room of two.
+    pub(super) is_heavy: bool,
 }
 
 /// The jobs of a run.
@@ -87,6 +90,32 @@ impl Tests {
     }
 }
 
+/// Room for jobs, of which a heavy one takes two.
+#[derive(Debug)]
+struct Slots {
+    total: usize,
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Slots {
+    fn new(total: usize) -> Self {
+        Self { total, free: Mutex::new(total), freed: Condvar::new() }
+    }
+
+    /// Waits for the room that a job takes, runs it, and gives the room back.
+    fn with<T>(&self, is_heavy: bool, run: impl FnOnce() -> T) -> T {
+        let wanted = if is_heavy { self.total.min(2) } else { 1 };
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.freed.wait_while(free, |free| *free < wanted);
+        *free.unwrap_or_else(PoisonError::into_inner) -= wanted;
+        let result = run();
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += wanted;
+        self.freed.notify_all();
+        result
+    }
+}
+
 /// Runs all jobs in their order, those with a cluster `at_once`, the others beside them one at a time, and puts down what
 /// they came to. Every job runs, also after a failure.
 ///
@@ -99,11 +128,13 @@ pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> an
     let computing = Mutex::new(jobs.computing.into_iter());
     let number = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
-    let work = |queues: &[&Mutex<std::vec::IntoIter<Job>>]| {
+    let at_once = at_once.max(1);
+    let (room, unlimited) = (Slots::new(at_once), Slots::new(usize::MAX));
+    let work = |slots: &Slots, queues: &[&Mutex<std::vec::IntoIter<Job>>]| {
         let next = || queues.iter().find_map(|queue| queue.lock().ok()?.next());
         while let Some(job) = next() {
             let log = folder.path().join(number.fetch_add(1, Ordering::Relaxed).to_string());
-            let outcome = one(job, log);
+            let outcome = slots.with(job.is_heavy, || one(job, log));
             if let Ok(mut done) = done.lock() {
                 done.push(outcome);
                 report(done.last(), done.len(), total);
@@ -111,9 +142,9 @@ pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> an
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| work(&[&computing]));
-        for _ in 0..at_once.max(1) {
-            scope.spawn(|| work(&[&with_cluster, &computing]));
+        scope.spawn(|| work(&unlimited, &[&computing]));
+        for _ in 0..at_once {
+            scope.spawn(|| work(&room, &[&with_cluster, &computing]));
         }
     });
     *outcomes = done.into_inner().unwrap_or_default();
@@ -206,7 +237,7 @@ mod tests {
     fn shell(name: &str, script: &str) -> Job {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Job { name: name.to_owned(), command }
+        Job { name: name.to_owned(), command, is_heavy: false }
     }
 
     #[test]
@@ -229,6 +260,32 @@ mod tests {
         assert!(mark.is_file());
         let outcome = one(shell("bad", "echo so it was; exit 3"), folder.path().join("log"));
         assert_eq!(outcome.failure.unwrap(), "so it was\nit ended with exit status: 3");
+    }
+
+    #[test]
+    fn nothing_runs_beside_a_heavy_job_where_there_is_room_for_two() {
+        let (slots, running) = (Slots::new(2), AtomicUsize::new(0));
+        let most_beside_heavy = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let is_heavy = number % 3 == 0;
+                let (slots, running, most) = (&slots, &running, &most_beside_heavy);
+                scope.spawn(move || {
+                    slots.with(is_heavy, || {
+                        let others = running.fetch_add(1, Ordering::SeqCst);
+                        std::thread::sleep(Duration::from_millis(5));
+                        let at_end = running.fetch_sub(1, Ordering::SeqCst) - 1;
+                        if is_heavy {
+                            most.fetch_max(others.max(at_end), Ordering::SeqCst);
+                        }
+                        assert!(others < 2, "room for two was given to three");
+                    });
+                });
+            }
+        });
+        assert_eq!(most_beside_heavy.into_inner(), 0);
+        assert_eq!(*slots.free.lock().unwrap(), 2);
+        assert_eq!(Slots::new(1).with(true, || 1), 1, "it has to fit where there is room for one");
     }
 
     #[test]

@@ -34,19 +34,28 @@ const FUZZ_MINUTES_THOROUGH: &str = "20";
 /// How much stories are preferred to what only computes, as `nice` takes it.
 const COMPUTING_NICENESS: &str = "10";
 
-/// Modules that run first, since they take longest.
-const LONGEST: [&str; 10] = [
-    "sources",
-    "releases",
-    "stories",
-    "releases_alone",
-    "notifications",
-    "faults",
-    "installation",
-    "kinds",
-    "poison",
-    "leader",
+/// Jobs on a control plane that begin first, since they take longest.
+const LONGEST: [&str; 12] = [
+    "stories sources",
+    CRASH,
+    "stories releases",
+    SOAK,
+    "stories stories",
+    "stories releases_alone",
+    "stories notifications",
+    "stories faults",
+    "stories installation",
+    "stories kinds",
+    "stories poison",
+    "stories leader",
 ];
+
+/// Names of jobs that are no tests.
+const CRASH: &str = "crash, a sample";
+const SOAK: &str = "soak, two minutes";
+
+/// Modules that keep two processors busy by themselves; beside another control plane their limits of time are missed.
+const HEAVY: [&str; 1] = ["sources"];
 
 /// What jobs are made from.
 pub(super) struct JobScope<'a> {
@@ -90,6 +99,7 @@ pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<Jo
         jobs.computing.push(random(scope)?);
         if has_cluster {
             jobs.with_cluster.extend(crashes_and_soak(scope)?);
+            jobs.with_cluster.sort_by_key(place);
         }
     }
     jobs.computing.extend(units(scope)?);
@@ -110,7 +120,7 @@ fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
         } else {
             format!(" {}", program.target)
         };
-        Ok(Job { name: format!("{}{target}", program.package), command })
+        Ok(Job { name: format!("{}{target}", program.package), command, is_heavy: false })
     };
     programs.map(job).collect()
 }
@@ -140,14 +150,16 @@ pub(super) fn stories(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         command.env(PROGRAM, program_of_windlass()?).env(REQUESTS, scope.requests);
         command.args(["--test-threads", AT_ONCE, "--exact"]).args(names);
-        jobs.push(Job { name: format!("stories {module}"), command });
+        let is_heavy = HEAVY.contains(&module.as_str());
+        jobs.push(Job { name: format!("stories {module}"), command, is_heavy });
     }
-    let place = |job: &Job| {
-        let module = job.name.trim_start_matches("stories ");
-        LONGEST.iter().position(|it| *it == module).unwrap_or(LONGEST.len())
-    };
     jobs.sort_by_key(place);
     Ok(jobs)
+}
+
+/// Where a job stands among those that begin first; all others are behind them.
+fn place(job: &Job) -> usize {
+    LONGEST.iter().position(|it| *it == job.name).unwrap_or(LONGEST.len())
 }
 
 /// Names of tests by their module, from lines such as `releases::drift::it_is_corrected: test`.
@@ -164,7 +176,8 @@ fn modules(listed: &str) -> BTreeMap<String, Vec<String>> {
 fn recorded() -> anyhow::Result<Job> {
     let mut command = computing(&CONFORMANCE.path()?)?;
     command.arg("recorded");
-    Ok(Job { name: "conformance, charts and overlays".to_owned(), command })
+    let name = "conformance, charts and overlays".to_owned();
+    Ok(Job { name, command, is_heavy: false })
 }
 
 /// Random input.
@@ -172,7 +185,7 @@ fn random(scope: &JobScope<'_>) -> anyhow::Result<Job> {
     let mut command = computing(&STRESS.path()?)?;
     let minutes = if scope.is_thorough { FUZZ_MINUTES_THOROUGH } else { FUZZ_MINUTES };
     command.args(["fuzz", "all", "--minutes", minutes]);
-    Ok(Job { name: "fuzz, all targets".to_owned(), command })
+    Ok(Job { name: "fuzz, all targets".to_owned(), command, is_heavy: false })
 }
 
 /// On a control plane: crashes and random operations.
@@ -180,12 +193,12 @@ fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
     let job = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(STRESS.path()?);
         command.args(arguments).env(PROGRAM, program_of_windlass()?);
-        Ok::<_, anyhow::Error>(Job { name: name.to_owned(), command })
+        Ok::<_, anyhow::Error>(Job { name: name.to_owned(), command, is_heavy: false })
     };
     let cuts = if scope.is_thorough { CUTS_THOROUGH } else { CUTS };
     Ok(vec![
-        job("crash, a sample", &["crash", "--sample", cuts, "--jobs", "3"])?,
-        job("soak, two minutes", &["soak", "--minutes", "2"])?,
+        job(CRASH, &["crash", "--sample", cuts, "--jobs", "3"])?,
+        job(SOAK, &["soak", "--minutes", "2"])?,
     ])
 }
 
@@ -195,8 +208,9 @@ mod tests {
     use crate::test::changed::MODULES;
 
     #[test]
-    fn the_modules_that_run_first_exist() {
-        for module in LONGEST {
+    fn the_modules_that_are_named_here_exist() {
+        let longest = LONGEST.iter().filter_map(|name| name.strip_prefix("stories "));
+        for module in longest.chain(HEAVY) {
             assert!(MODULES.contains(&format!("{module}::").as_str()), "{module}");
         }
     }
