@@ -22,6 +22,7 @@ use reconcile::{
 };
 
 pub(crate) use observation::Observation;
+use suspensions::AuditSpacing;
 
 use super::context::Context;
 use super::dependencies::depends_on;
@@ -198,6 +199,7 @@ pub(crate) struct Memory<K: Applied> {
     /// Where and as whom it was applied last.
     target: Option<Arc<Target>>,
     own: Arc<Mutex<K::Own>>,
+    suspension_audits: AuditSpacing,
 }
 
 impl<K: Applied> Default for Memory<K> {
@@ -207,6 +209,7 @@ impl<K: Applied> Default for Memory<K> {
             expressions: Kept::default(),
             target: None,
             own: Arc::default(),
+            suspension_audits: AuditSpacing::default(),
         }
     }
 }
@@ -265,10 +268,11 @@ pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Opti
         Some(_) => session.delete(object).await,
         None => session.attempt(object).await,
     };
-    outcome.unwrap_or_else(|error| {
+    let again = outcome.unwrap_or_else(|error| {
         log_failed_request(&session.node, &error);
         Some(AFTER_REFUSAL)
-    })
+    });
+    again.into_iter().chain(session.suspension_audit_due_in()).min()
 }
 
 /// When an object that is as it should be is observed again: after its interval, with its own jitter.

@@ -1,9 +1,12 @@
 //! Audits of suspensions: who suspended an object and why, and who resumed it.
 //!
 //! The condition of a hold says what was audited last: it is written after the audit, so that a crash in between makes the
-//! same audit again. Elsewhere: writing audits (`controllers::audit`), holds (`controllers::hold`).
+//! same audit again. Whoever may annotate an object could have audits written without end, each with a text of its own: past a
+//! burst there is one a minute, which says how the object is by then. Elsewhere: writing audits (`controllers::audit`), holds
+//! (`controllers::hold`).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,13 +25,63 @@ enum Changed {
     Resumed(String),
 }
 
-/// Compares a hold that is in force with the condition of the status.
-fn changed(mark: Option<&Mark>, told: Option<&crds::Condition>) -> Option<Changed> {
-    let told = told.filter(|it| it.status == Status::True.as_str()).map(|it| it.message.as_str());
+/// How many suspensions and resumptions of an object are audited one right after the other.
+const MAX_AUDITS_IN_A_ROW: u32 = 10;
+
+/// After how long one more may be audited.
+const AUDIT_SPACING: Duration = Duration::from_secs(60);
+
+/// How often the suspensions of an object were audited of late, and what is not audited yet.
+#[derive(Debug, Default)]
+pub(super) struct AuditSpacing {
+    /// When all audits will have had their time.
+    settled_at: Option<Time>,
+    withheld: Option<Withheld>,
+}
+
+/// A change that will be audited later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Withheld {
+    /// The text of the suspension that was audited last; nothing if the last audit was about a resumption.
+    audited: Option<String>,
+    /// Whether the suspension ended by itself.
+    expired: bool,
+}
+
+impl AuditSpacing {
+    /// How long the next audit has to wait.
+    fn wait(&self, now: Time) -> Duration {
+        let settled_in = self.settled_at.map_or(Duration::ZERO, |it| until(now, it));
+        settled_in.saturating_sub(AUDIT_SPACING * (MAX_AUDITS_IN_A_ROW - 1))
+    }
+
+    fn note_audit(&mut self, now: Time) {
+        let from = self.settled_at.map_or(now, |it| it.max(now));
+        self.settled_at = Some(from.saturating_add(AUDIT_SPACING).unwrap_or(Time::MAX));
+        self.withheld = None;
+    }
+
+    /// When what was withheld will be audited.
+    pub(super) fn due_in(&self, now: Time) -> Option<Duration> {
+        self.withheld.is_some().then(|| self.wait(now))
+    }
+}
+
+fn until(now: Time, then: Time) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}
+
+/// The text of a suspension that the condition of a status tells.
+fn told(condition: Option<&crds::Condition>) -> Option<&str> {
+    condition.filter(|it| it.status == Status::True.as_str()).map(|it| it.message.as_str())
+}
+
+/// Compares a hold that is in force with the text of the suspension that was audited last.
+fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<Changed> {
     let now = mark.filter(|it| it.status == Status::True).map(|it| it.text.as_str());
-    match (told, now) {
-        (told, Some(now)) if told != Some(now) => Some(Changed::Suspended(now.to_owned())),
-        (Some(told), None) => Some(Changed::Resumed(told.to_owned())),
+    match (audited, now) {
+        (audited, Some(now)) if audited != Some(now) => Some(Changed::Suspended(now.to_owned())),
+        (Some(audited), None) => Some(Changed::Resumed(audited.to_owned())),
         _ => None,
     }
 }
@@ -38,7 +91,8 @@ impl<K: Applied> Session<K> {
     /// itself.
     pub(super) async fn audit_suspension(&self, object: &Arc<K>, expired: bool) {
         let mark = hold::mark(&**object, self.began);
-        let Some(changed) = changed(mark.as_ref(), object.condition(HOLD)) else { return };
+        let told = told(object.condition(HOLD)).map(str::to_owned);
+        let Some((changed, expired)) = self.due_audit(mark.as_ref(), told, expired) else { return };
         let meta = object.meta();
         let (operation, cause, text) = match changed {
             Changed::Suspended(text) => (AuditOperation::Suspend, Some(suspended(meta)), text),
@@ -54,6 +108,34 @@ impl<K: Applied> Session<K> {
         if let Some(event) = audit::write(&self.context, namespace, &key, spec).await {
             self.context.events.announce(&**object, K::CONTROLLER, event);
         }
+    }
+
+    /// What is audited now; nothing if nothing changed, or if it has to wait. `told` is the text of the suspension that the
+    /// status tells.
+    fn due_audit(
+        &self,
+        mark: Option<&Mark>,
+        told: Option<String>,
+        expired: bool,
+    ) -> Option<(Changed, bool)> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let spacing = &mut memory.suspension_audits;
+        let withheld = spacing.withheld.take();
+        let expired = expired || withheld.as_ref().is_some_and(|it| it.expired);
+        let audited = withheld.map_or(told, |it| it.audited);
+        let changed = changed(mark, audited.as_deref())?;
+        if spacing.wait(self.began).is_zero() {
+            spacing.note_audit(self.began);
+            return Some((changed, expired));
+        }
+        spacing.withheld = Some(Withheld { audited, expired });
+        None
+    }
+
+    /// When a suspension that is not audited yet will be.
+    pub(super) fn suspension_audit_due_in(&self) -> Option<Duration> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.suspension_audits.due_in(jiff::Timestamp::now())
     }
 
     fn subject(&self, object: &K) -> AuditSubject {
@@ -124,10 +206,38 @@ mod tests {
         Mark { kind: HOLD, status: Status::True, reason: reason::SUSPENDED, text: text.to_owned() }
     }
 
-    fn told(status: &str, text: &str) -> crds::Condition {
+    fn condition(status: &str, text: &str) -> crds::Condition {
         serde_json::from_value(json!({"type": HOLD, "status": status, "reason": "Suspended",
             "message": text, "lastTransitionTime": "2026-11-01T00:00:00Z"}))
         .unwrap()
+    }
+
+    #[test]
+    fn a_loop_of_suspensions_is_audited_once_a_minute_and_its_last_change_always() {
+        let at = |second: i64| Time::from_second(1_000_000 + second).unwrap();
+        let mut spacing = AuditSpacing::default();
+        // Two changes a second for ten minutes.
+        let audited = (0..1200).filter(|half| {
+            let now = at(half / 2);
+            let is_due = spacing.wait(now).is_zero();
+            if is_due {
+                spacing.note_audit(now);
+            }
+            is_due
+        });
+        assert_eq!(audited.count(), 19);
+        spacing.withheld = Some(Withheld { audited: None, expired: false });
+        let wait = spacing.due_in(at(600)).unwrap();
+        assert!(!wait.is_zero() && wait <= AUDIT_SPACING, "{wait:?}");
+        assert_eq!(spacing.due_in(at(600) + wait), Some(Duration::ZERO));
+        spacing.note_audit(at(660));
+        assert_eq!(spacing.due_in(at(700)), None);
+        // After a quiet time there are as many in a row as at first.
+        for _ in 0..MAX_AUDITS_IN_A_ROW {
+            assert!(spacing.wait(at(5000)).is_zero());
+            spacing.note_audit(at(5000));
+        }
+        assert_eq!(spacing.wait(at(5000)), AUDIT_SPACING);
     }
 
     #[test]
@@ -136,13 +246,15 @@ mod tests {
         let suspended = |text: &str| Some(Changed::Suspended(text.to_owned()));
         assert_eq!(changed(None, None), None);
         assert_eq!(changed(Some(&mark(alice)), None), suspended(alice));
-        assert_eq!(changed(Some(&mark(alice)), Some(&told("True", alice))), None);
-        assert_eq!(changed(Some(&mark(bob)), Some(&told("True", alice))), suspended(bob));
+        assert_eq!(changed(Some(&mark(alice)), Some(alice)), None);
+        assert_eq!(changed(Some(&mark(bob)), Some(alice)), suspended(bob));
         let resumed = Some(Changed::Resumed(alice.to_owned()));
-        assert_eq!(changed(None, Some(&told("True", alice))), resumed);
+        assert_eq!(changed(None, Some(alice)), resumed);
         let expired = Mark { status: Status::False, reason: reason::EXPIRED, ..mark(alice) };
-        assert_eq!(changed(Some(&expired), Some(&told("True", alice))), resumed);
-        assert_eq!(changed(Some(&expired), Some(&told("False", alice))), None);
+        assert_eq!(changed(Some(&expired), Some(alice)), resumed);
+        assert_eq!(told(Some(&condition("True", alice))), Some(alice));
+        assert_eq!(told(Some(&condition("False", alice))), None);
+        assert_eq!(changed(Some(&expired), None), None);
     }
 
     fn meta(annotations: &Value, managed: &Value) -> ObjectMeta {
