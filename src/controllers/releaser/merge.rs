@@ -9,6 +9,8 @@
 
 mod table;
 
+use std::collections::HashMap;
+
 use objects::Object;
 use serde_json::{Map, Value};
 
@@ -83,17 +85,42 @@ impl Items {
         }
     }
 
-    /// Whether two items are versions of one.
-    fn is_same(self, one: &Value, other: &Value) -> bool {
+    /// What an item is known by: two items with the same are versions of one.
+    fn identity(self, item: &Value) -> Option<&Value> {
         match self {
-            Self::Strings => one == other,
-            Self::By(key) => one.get(key) == other.get(key),
+            Self::Strings => Some(item),
+            Self::By(key) => item.get(key),
         }
     }
+}
 
-    /// Where an item is in a list.
-    fn place(self, list: &[Value], item: &Value) -> Option<usize> {
-        list.iter().position(|other| self.is_same(other, item))
+/// Where the items of a list are, by what they are known by: lists have the length that a user gave them.
+struct Places<'v> {
+    items: Items,
+    list: &'v [Value],
+    by_identity: HashMap<Option<&'v Value>, Vec<usize>>,
+}
+
+impl<'v> Places<'v> {
+    fn of(items: Items, list: &'v [Value]) -> Self {
+        let mut by_identity: HashMap<_, Vec<usize>> = HashMap::new();
+        for (place, item) in list.iter().enumerate() {
+            by_identity.entry(items.identity(item)).or_default().push(place);
+        }
+        Self { items, list, by_identity }
+    }
+
+    fn all<'s>(&'s self, item: &'s Value) -> &'s [usize] {
+        self.by_identity.get(&self.items.identity(item)).map_or(&[], Vec::as_slice)
+    }
+
+    fn first(&self, item: &Value) -> Option<usize> {
+        self.all(item).first().copied()
+    }
+
+    /// The version of an item that is the `nth` of those with its identity.
+    fn version(&self, item: &Value, nth: usize) -> Option<&'v Value> {
+        self.all(item).get(nth).map(|place| &self.list[*place])
     }
 }
 
@@ -104,30 +131,32 @@ fn merged_list(
     wanted: &[Value],
     live: &[Value],
 ) -> Vec<Value> {
+    let (before, now) = (Places::of(items, original), Places::of(items, live));
+    let of_item = Field { is_replaced: false, items: None, ..of };
     // Ports of two protocols have one number: the first is merged with the first, the second with the second.
-    let find = |list: &'_ [Value], item: &Value, nth: usize| {
-        list.iter().filter(|other| items.is_same(other, item)).nth(nth).cloned()
-    };
-    let own = wanted.iter().enumerate().map(|(at, item)| {
-        let nth = wanted.iter().take(at).filter(|other| items.is_same(other, item)).count();
-        let (before, now) = (find(original, item, nth), find(live, item, nth));
-        let of_item = Field { is_replaced: false, items: None, ..of };
-        merged_value(before.as_ref(), item, now.as_ref(), of_item)
-    });
-    let others = live.iter().filter(|item| items.place(wanted, item).is_none());
-    let others = others.filter(|item| items.place(original, item).is_none());
-    in_order(items, own.collect(), others.cloned().collect(), live)
+    let mut counts: HashMap<Option<&Value>, usize> = HashMap::new();
+    let mut own = Vec::with_capacity(wanted.len());
+    for item in wanted {
+        let count = counts.entry(items.identity(item)).or_default();
+        let (before, now) = (before.version(item, *count), now.version(item, *count));
+        own.push(merged_value(before, item, now, of_item));
+        *count += 1;
+    }
+    let is_others =
+        |item: &&Value| !counts.contains_key(&items.identity(item)) && before.first(item).is_none();
+    let others = live.iter().filter(is_others).cloned().collect();
+    in_order(&now, own, others)
 }
 
 /// Items in the wanted order, and those of others where they are in the live list. Parity(apimachinery): an item of
 /// another comes before one that is not there yet.
-fn in_order(items: Items, own: Vec<Value>, others: Vec<Value>, live: &[Value]) -> Vec<Value> {
+fn in_order(live: &Places<'_>, own: Vec<Value>, others: Vec<Value>) -> Vec<Value> {
     let mut all = Vec::with_capacity(own.len() + others.len());
     let mut others = others.into_iter().peekable();
     for item in own {
-        let at = items.place(live, &item);
+        let at = live.first(&item);
         while let Some(other) = others.peek() {
-            let is_first = at.is_none_or(|at| items.place(live, other).is_none_or(|it| it < at));
+            let is_first = at.is_none_or(|at| live.first(other).is_none_or(|it| it < at));
             if !is_first {
                 break;
             }
@@ -228,6 +257,19 @@ mod tests {
         live[0]["hostPort"] = 53.into();
         let of = |ports: &Value| deployment(&containers(&json!([{"name": "dns", "ports": ports}])));
         assert_eq!(patch(None, &of(&wanted), &of(&live)), None);
+    }
+
+    #[test]
+    fn the_work_for_a_list_grows_with_its_length() {
+        // Comparing each of 40 000 items with all others would take minutes.
+        let named = |from: u32, to: u32| -> Value {
+            (from..to).map(|number| json!({"name": format!("c{number}"), "image": "i"})).collect()
+        };
+        let of = |items: &Value| deployment(&containers(items));
+        let (wanted, live) = (of(&named(0, 40_000)), of(&named(20_000, 60_000)));
+        let patch = patch(None, &wanted, &live).unwrap();
+        let merged = &patch["spec"]["template"]["spec"]["containers"];
+        assert_eq!(merged.as_array().unwrap().len(), 60_000);
     }
 
     #[test]
