@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use crds::KubeConfigReference;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Rest, Time, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use sources::http::Budgets;
 use tokio::task::AbortHandle;
@@ -55,15 +56,29 @@ struct Access {
     digest: String,
     /// In which version its Secret was read.
     version: Option<u64>,
+    /// When it was read.
+    read: Option<Time>,
     /// The uid of the cluster's namespace kube-system, where it may be read.
     uid: Option<String>,
 }
 
+/// How long a run may take from reading a Secret to connecting. An earlier version than the known one that comes later is
+/// not from before: the API server's store was restored.
+const MAX_TIME_TO_CONNECT: Duration = Duration::from_secs(60);
+
 impl Access {
+    fn new(remote: &Remote, version: Option<u64>) -> Self {
+        let read = Some(jiff::Timestamp::now());
+        Self { digest: remote.digest.clone(), version, read, uid: None }
+    }
+
     /// Whether a kubeconfig has what this does not know yet. One that was read before is not newer.
-    fn is_renewed_by(&self, digest: &str, version: Option<u64>) -> bool {
-        let is_earlier = self.version.zip(version).is_some_and(|(known, read)| read < known);
-        self.digest != digest && !is_earlier
+    fn is_renewed_by(&self, digest: &str, version: Option<u64>, now: Time) -> bool {
+        let is_lower = self.version.zip(version).is_some_and(|(known, read)| read < known);
+        let is_recent = self.read.is_some_and(|read| {
+            Duration::try_from(now.duration_since(read)).is_ok_and(|age| age < MAX_TIME_TO_CONNECT)
+        });
+        self.digest != digest && !(is_lower && is_recent)
     }
 
     /// Whether a cluster is another one, at the same address: both have to say which one they are.
@@ -284,7 +299,10 @@ impl Targets {
     ) -> Result<Arc<Destination>, KubeconfigError> {
         let RemoteCluster { remote, version, place, secret } = named;
         let known = alive(&self.destinations, place);
-        let is_new = |it: &Arc<Destination>| it.access().is_renewed_by(&remote.digest, *version);
+        let is_renewed = |access: &Access| {
+            access.is_renewed_by(&remote.digest, *version, jiff::Timestamp::now())
+        };
+        let is_new = |it: &Arc<Destination>| is_renewed(&it.access());
         if let Some(known) = known.clone().filter(|it| !is_new(it)) {
             return Ok(known);
         }
@@ -293,10 +311,16 @@ impl Targets {
         let uid = cluster.system_uid().await;
         if let Some(known) = known.as_ref().filter(|it| !it.access().is_other_than(uid.as_deref()))
         {
-            known.cluster.renew(&cluster);
             let mut access = known.access();
+            // Another run may have read a later version while this one connected.
+            if !is_renewed(&access) {
+                drop(access);
+                return Ok(known.clone());
+            }
+            known.cluster.renew(&cluster);
             let uid = uid.or_else(|| access.uid.take());
-            *access = Access { digest: remote.digest.clone(), version: *version, uid };
+            *access = Access { uid, ..Access::new(remote, *version) };
+            drop(access);
             tracing::info!(secret, "the credentials of a cluster were renewed");
             return Ok(known.clone());
         }
@@ -308,7 +332,7 @@ impl Targets {
             applying: Permits::new(APPLYING_AT_ONCE),
             crd_watch: Some(tokio::spawn(follow).abort_handle()),
             rights_watch: OnceLock::new(),
-            access: Mutex::new(Access { digest: remote.digest.clone(), version: *version, uid }),
+            access: Mutex::new(Access { uid, ..Access::new(remote, *version) }),
         });
         if !remote.stripped.is_empty() {
             let ignored = remote.stripped.join(", ");
@@ -401,12 +425,19 @@ mod tests {
 
     #[test]
     fn credentials_are_renewed_by_what_was_read_later_and_a_cluster_is_another_if_both_say_so() {
-        let access =
-            Access { digest: "new".to_owned(), version: Some(5), uid: Some("one".to_owned()) };
-        assert!(!access.is_renewed_by("new", Some(6)), "another field of the Secret");
-        assert!(access.is_renewed_by("newer", Some(6)));
-        assert!(!access.is_renewed_by("old", Some(4)), "a run that read it before");
-        assert!(access.is_renewed_by("newer", None));
+        let read = Time::from_second(1_000_000).unwrap();
+        let at = |second: i64| Time::from_second(1_000_000 + second).unwrap();
+        let access = Access {
+            digest: "new".to_owned(),
+            version: Some(5),
+            read: Some(read),
+            uid: Some("one".to_owned()),
+        };
+        assert!(!access.is_renewed_by("new", Some(6), at(1)), "another field of the Secret");
+        assert!(access.is_renewed_by("newer", Some(6), at(1)));
+        assert!(!access.is_renewed_by("old", Some(4), at(1)), "a run that read it before");
+        assert!(access.is_renewed_by("restored", Some(4), at(60)), "the store was restored");
+        assert!(access.is_renewed_by("newer", None, at(1)));
         assert!(access.is_other_than(Some("two")));
         assert!(!access.is_other_than(Some("one")) && !access.is_other_than(None));
         assert!(!Access::default().is_other_than(Some("one")));
