@@ -40,7 +40,6 @@ impl Needs {
                 "" => Self { key: None, ..Self::key("value", "file", "PATH") },
                 key => Self::key(key, "file", "PATH"),
             },
-            (_, "kubeConfig.configMapRef", _) => Self::literals(&["provider", "cluster"]),
             (_, "decryption.secretRef", _) => Self::file("age.agekey"),
             (_, _, "certSecretRef") => Self::file("ca.crt"),
             (_, _, "proxySecretRef") => Self::literals(&["address"]),
@@ -258,11 +257,6 @@ mod tests {
         ] {
             assert_eq!(created(kind, spec, field, "Secret"), command, "{kind} {field}");
         }
-        let map = created("Kustomization", &none, "spec.kubeConfig.configMapRef", "ConfigMap");
-        assert_eq!(
-            map,
-            "configmap it --from-literal=provider=PROVIDER --from-literal=cluster=CLUSTER"
-        );
     }
 
     #[test]

@@ -268,7 +268,9 @@ impl<'k> Walk<'k> {
         {
             return Ok(Some(below(Some(step(said)), found)));
         }
-        if let Some(found) = self.missing(object)? {
+        // What a field names that has no effect may be missing: the field is the cause.
+        let has_no_effect = said.reason == reconcile::reason::UNSUPPORTED_FIELD.as_str();
+        if !has_no_effect && let Some(found) = self.missing(object)? {
             return Ok(Some(below(Some(step(said)), found)));
         }
         if reason::is_of_objects(said.reason)

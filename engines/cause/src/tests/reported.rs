@@ -59,6 +59,16 @@ fn a_secret_that_does_not_exist_is_the_cause() {
 }
 
 #[test]
+fn what_a_field_without_effect_names_is_not_missed() {
+    let failed = status("False", "UnsupportedField", "spec.kubeConfig.configMapRef has no effect");
+    let spec = json!({"spec": {"kubeConfig": {"configMapRef": {"name": "cluster"}}}});
+    let why = Cluster::of(&[kustomization("app", &[&failed, &spec]), source()]);
+    let cause = why.why("Kustomization/app").cause.unwrap();
+    assert_eq!(cause.object, id("Kustomization/app"));
+    assert!(cause.text.contains("configMapRef"), "{}", cause.text);
+}
+
+#[test]
 fn a_name_that_is_no_word_of_a_shell_is_in_no_command() {
     for name in ["git; rm -rf ~", "$(id)", "--from-file=x", "a b", "Git"] {
         let mut source = failing("AuthenticationFailed", "cannot read the Secret");
