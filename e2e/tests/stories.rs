@@ -12,7 +12,7 @@ mod chart_places;
 mod crd_cr_namespace;
 mod crd_guard;
 mod crd_schemas;
-mod decryption;
+pub(crate) mod decryption;
 mod deletion_policies;
 mod dependency_cycle;
 mod drift;

@@ -1,4 +1,9 @@
 //! `windlass why`: the command that it prints mends the case; and everything that is not ready, by its cause.
+//!
+//! In the folder: Secrets and ConfigMaps that are missing (`secrets`), what was deleted, windows, failures (`runs`).
+
+mod runs;
+mod secrets;
 
 use std::process::Command;
 
@@ -15,7 +20,7 @@ use crate::cli::incidents::await_cause;
 use crate::cli::windlass;
 
 /// Runs the command that `why` prints for an object, with what only the user knows put in.
-fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {
+pub(super) fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {
     let why = windlass(story, &["why", object, "-o", "json"])?.json(1)?;
     let mut command = why["advice"]["command"].as_str().context("no command")?.to_owned();
     for (word, meaning) in known {

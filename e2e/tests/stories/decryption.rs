@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 const KEY: &str = "AGE-SECRET-KEY-1M7TH6FWAMNFQTZ4W5TVJWG4KFATFZNQ32YV2FV8ZHHM6NMEEPS7SPM7A45";
 
 /// A recorded case: its tree below a folder, and its keys.
-struct Recorded {
-    files: Vec<(String, String)>,
-    keys: Vec<(String, String)>,
+pub(crate) struct Recorded {
+    pub(crate) files: Vec<(String, String)>,
+    pub(crate) keys: Vec<(String, String)>,
 }
 
-fn recorded(name: &str, folder: &str) -> Result<Recorded> {
+pub(crate) fn recorded(name: &str, folder: &str) -> Result<Recorded> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/trust");
     let cases = std::fs::read_to_string(root.join("cases.jsonl"))?;
     let mut cases = cases.lines().map(serde_json::from_str::<Value>);

@@ -1,0 +1,94 @@
+//! Objects that were deleted, windows that are closed, releases that gave up: the command that `why` prints mends them.
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::SOON;
+use e2e::harness::manifests::{Pods, config_map, deployment, widget, widget_crd};
+use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::{Story, Target};
+use serde_json::json;
+
+use crate::cli::fixes::mend;
+use crate::cli::incidents::await_cause;
+use crate::cli::windlass;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_deleted_comes_back() -> Result<()> {
+    let story = Story::with_windlass("why-deleted").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    charts.seen().await?;
+    let release = charts.release("app", json!({})).await?;
+    story.await_ready(&release).await?;
+    let config = Target::config_map("app-config");
+    story.delete(&config).await?;
+    story.await_gone(&config, SOON).await?;
+    let parts = ["ConfigMap/{ns}/app-config", "does not exist"];
+    await_cause(&story, "hr/app", "Missing", &parts).await?;
+    mend(&story, "hr/app", &[])?;
+    story.await_object(&config, SOON, |_| true).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_window_is_opened() -> Result<()> {
+    let story = Story::with_windlass("why-window").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    // It is closed before there is anything to apply.
+    story.kustomization("app", "app", json!({"suspend": true})).await?;
+    let window = json!({"windlass.dev/window": "0 0 29 2 * 1s"});
+    let closed = json!({"metadata": {"annotations": window}, "spec": {"suspend": false}});
+    story.merge(&Target::kustomization("app"), closed).await?;
+    await_cause(&story, "ks/app", "ClosedWindow", &["Kustomization/{ns}/app"]).await?;
+    ensure!(story.read(&Target::config_map("a")).await?.is_none(), "applied in a closed window");
+    mend(&story, "ks/app", &[])?;
+    story.await_value("a", "1").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_gave_up_is_tried_again() -> Result<()> {
+    let story = Story::with_windlass("why-exhausted").await?;
+    let group = format!("{}.example.com", story.namespace);
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/w.yaml", &widget(&group, "w"))]).await?;
+    charts.seen().await?;
+    let release = charts.release("app", json!({"timeout": "5s"})).await?;
+    await_cause(&story, "hr/app", "Apply", &["HelmRelease/{ns}/app", "no matches for kind"])
+        .await?;
+    let why = windlass(&story, &["why", "hr/app", "-o", "json"])?.json(1)?;
+    let text = why["advice"]["text"].as_str().unwrap_or_default().to_owned();
+    ensure!(text.contains("install the CustomResourceDefinition"), "{why:#}");
+    story.apply(&widget_crd(&group)).await?;
+    let definition = Target::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    );
+    story.await_condition(&definition, "Established", "True", SOON).await?;
+    mend(&story, "hr/app", &[])?;
+    story.await_ready(&release).await?;
+    story.delete(&release).await?;
+    story.await_gone(&release, SOON).await?;
+    story.delete(&definition).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_only_show_something_find_it() -> Result<()> {
+    let story = Story::with_windlass("why-shows").await?;
+    let files = [("a.yaml", deployment("pulling", Pods::ImagePull))];
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"wait": true, "timeout": "5m"})).await?;
+    await_cause(&story, "ks/app", "Image", &["ImagePullBackOff"]).await?;
+    mend(&story, "ks/app", &[])?;
+    let values = json!({"values": {"value": {"not": "a string"}}});
+    let charts = Charts::of(&story).await?;
+    let schema = "{\"properties\": {\"value\": {\"type\": \"string\"}}}";
+    let chart = [("templates/a.yaml", CONFIG), ("values.schema.json", schema)];
+    charts.publish("1.0.0", &chart).await?;
+    charts.seen().await?;
+    charts.release("values", values).await?;
+    await_cause(&story, "hr/values", "Apply", &["the specifications of the schema"]).await?;
+    mend(&story, "hr/values", &[])?;
+    story.end().await
+}
