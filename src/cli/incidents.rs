@@ -3,7 +3,7 @@
 //! Incidents are kept for some Alerts only, so their absence says nothing: what is not ready without one is counted.
 //! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`controllers::incident`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -40,6 +40,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass incidents -A --all                   in all namespaces, and what is resolved
   windlass incidents -A -o json                 for machines
 
+Incidents of a namespace that say the same are one row: `(+4)` behind a subject counts the others, AFFECTED counts for all of
+them, and SINCE is that of the oldest. `-o json` lists each.
+
 Incidents are kept for Alerts with the annotation windlass.dev/incidents: \"true\", or for all Alerts with the flag
 --incidents of `windlass serve`. A warning counts objects that are not ready without an incident.
 
@@ -56,7 +59,7 @@ enum Format {
 }
 
 /// How long a message in the table may be, in characters.
-const SHOWN: usize = 80;
+const MAX_MESSAGE_CHARACTERS: usize = 80;
 
 /// Prints incidents.
 ///
@@ -239,12 +242,81 @@ fn table(incidents: &[Incident], with_namespace: bool, now: Time, on: Screen) ->
     let titles =
         ["NAMESPACE", "STATE", "SINCE", "SUBJECT", "REASON", "AFFECTED", "SENT TO", "MESSAGE"];
     let skipped = usize::from(!with_namespace);
+    let groups = groups(incidents);
     let rows: Vec<Vec<Cell>> =
-        incidents.iter().map(|it| row(it, now).into_iter().skip(skipped).collect()).collect();
+        groups.iter().map(|it| row(it, now).into_iter().skip(skipped).collect()).collect();
     Table::new(&titles[skipped..], on).page(&rows)
 }
 
-fn row(incident: &Incident, now: Time) -> [Cell; 8] {
+/// Incidents of one namespace that say the same of their subjects, which share a row.
+struct IncidentGroup<'i> {
+    first: &'i Incident,
+    /// How many more there are.
+    more: usize,
+    /// How many objects all of them affect.
+    affected: i64,
+}
+
+/// What a row says besides its subject, how old it is, and how much it affects.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey {
+    namespace: Option<String>,
+    state: &'static str,
+    kind: String,
+    reason: String,
+    sent: String,
+    message: String,
+}
+
+impl GroupKey {
+    fn of(incident: &Incident) -> Self {
+        let status = incident.status.clone().unwrap_or_default();
+        Self {
+            namespace: incident.metadata.namespace.clone(),
+            state: status.state.map(IncidentState::as_str).unwrap_or_default(),
+            kind: incident.spec.subject.kind.clone(),
+            reason: incident.spec.cause.reason.clone(),
+            sent: sent(incident),
+            message: message(incident),
+        }
+    }
+}
+
+/// Puts incidents that say the same together, in the order of the first of each.
+fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
+    let mut all: Vec<IncidentGroup<'_>> = Vec::new();
+    let mut known: BTreeMap<GroupKey, usize> = BTreeMap::new();
+    for incident in incidents {
+        let status = incident.status.as_ref();
+        let affected = status.and_then(|it| it.affected.as_ref()).map_or(0, |it| it.count);
+        let place = *known.entry(GroupKey::of(incident)).or_insert(all.len());
+        match all.get_mut(place) {
+            Some(group) => {
+                group.more += 1;
+                group.affected += affected;
+            }
+            None => all.push(IncidentGroup { first: incident, more: 0, affected }),
+        }
+    }
+    all
+}
+
+/// The first line of a message, as far as it is shown.
+fn message(incident: &Incident) -> String {
+    let message = incident.status.as_ref().and_then(|it| it.message.as_deref()).unwrap_or_default();
+    super::table::cut(message.lines().next().unwrap_or_default(), MAX_MESSAGE_CHARACTERS)
+}
+
+fn sent(incident: &Incident) -> String {
+    let status = incident.status.as_ref();
+    let all = status.into_iter().flat_map(|it| &it.notifications);
+    all.map(sent_to).collect::<Vec<_>>().join(",")
+}
+
+fn row(
+    IncidentGroup { first: incident, more, affected }: &IncidentGroup<'_>,
+    now: Time,
+) -> [Cell; 8] {
     let spec = &incident.spec;
     let status = incident.status.clone().unwrap_or_default();
     let state = status.state.map(IncidentState::as_str).unwrap_or_default();
@@ -253,23 +325,21 @@ fn row(incident: &Incident, now: Time) -> [Cell; 8] {
         Some(IncidentState::Resolved) => Colour::Good,
         None => Colour::Busy,
     };
-    let sent: Vec<String> = status.notifications.iter().map(sent).collect();
-    let message: String =
-        status.message.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+    let and_more = if *more > 0 { format!(" (+{more})") } else { String::new() };
     [
         Cell::new(incident.metadata.namespace.as_deref().unwrap_or_default()),
         Cell::coloured(state, Some(colour)),
         Cell::new(&age(since(incident), now)),
-        Cell::new(&format!("{}/{}", spec.subject.kind, spec.subject.name)),
+        Cell::new(&format!("{}/{}{and_more}", spec.subject.kind, spec.subject.name)),
         Cell::new(&spec.cause.reason),
-        Cell::new(&status.affected.unwrap_or_default().count.to_string()),
-        Cell::new(&sent.join(",")),
-        Cell::new(&super::table::cut(&message, SHOWN)).vital(),
+        Cell::new(&affected.to_string()),
+        Cell::new(&sent(incident)),
+        Cell::new(&message(incident)).vital(),
     ]
 }
 
 /// A Provider, and what it was sent if that is not the beginning.
-fn sent(of: &IncidentNotification) -> String {
+fn sent_to(of: &IncidentNotification) -> String {
     match of.state {
         IncidentStep::Opened => of.provider.clone(),
         IncidentStep::Resolved => format!("{} (resolved)", of.provider),
@@ -370,6 +440,7 @@ mod tests {
         let mut of = incident("shop", "Open", "2026-11-24T11:00:00Z");
         of["status"]["since"] = json!("2026-11-24T09:00:00Z");
         let of = selected(vec![of], false).unwrap();
+        let of = groups(&of);
         let row = row(&of[0], "2026-11-24T12:00:00Z".parse().unwrap());
         let shown = |cell: &Cell| format!("{cell:?}");
         assert!(
@@ -377,6 +448,29 @@ mod tests {
             "{:?}",
             row.map(|it| shown(&it))
         );
+    }
+
+    #[test]
+    fn incidents_that_say_the_same_share_a_row() {
+        let of = |name: &str, namespace: &str, message: &str| {
+            let mut of = incident(name, "Open", "2026-11-24T11:00:00Z");
+            of["metadata"]["namespace"] = json!(namespace);
+            of["status"]["message"] = json!(message);
+            of
+        };
+        let all = vec![
+            of("a", "apps", "refused"),
+            of("b", "apps", "refused"),
+            of("c", "apps", "other"),
+            of("d", "apps", "refused"),
+            of("e", "infra", "refused"),
+        ];
+        let all = selected(all, false).unwrap();
+        let rows: Vec<(&str, usize, i64)> = groups(&all)
+            .iter()
+            .map(|it| (it.first.spec.subject.name.as_str(), it.more, it.affected))
+            .collect();
+        assert_eq!(rows, [("a", 2, 600), ("c", 0, 200), ("e", 0, 200)]);
     }
 
     #[test]
