@@ -243,6 +243,7 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
     story.merge(&theirs, held("kustomize-controller-7d9f")).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
+    story.await_log().await?;
     let before = story.writes()?.len();
     a.operator.resume()?;
     let by = format!(
@@ -289,6 +290,7 @@ async fn beside_a_deployment_of_flux_nothing_is_written_until_it_is_scaled_to_ze
     story.apply_value(deployment).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
+    story.await_log().await?;
     let before = story.writes()?.len();
     windlass.operator.resume()?;
     let by = format!("Deployment {}/source-controller has 1 replica(s)", story.namespace);

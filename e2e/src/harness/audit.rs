@@ -3,11 +3,16 @@
 //! Elsewhere: what is logged (`crate::control_plane`).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Story;
+use super::{Story, Target};
+
+/// How long a request may take into the log.
+const LOG_LIMIT: Duration = Duration::from_secs(10);
 
 /// A request that could have changed something, whether it did or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +128,22 @@ impl Story {
             }
         }
         Ok(counts)
+    }
+
+    /// Waits until the log has all requests that were answered before: a request is logged after its answer was sent, so that
+    /// what it changed may be seen earlier. Before requests are counted, so that those of before are not taken for later ones.
+    ///
+    /// # Errors
+    /// There is no audit log, or it does not grow.
+    pub async fn await_log(&self) -> Result<()> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
+        let mark = format!("{}-mark-{}", self.namespace, COUNT.fetch_add(1, Ordering::Relaxed));
+        self.read(&Target::config_map(&mark)).await?;
+        self.await_until("the audit log to have a request", LOG_LIMIT, async || {
+            Ok(std::fs::read_to_string(path)?.contains(&mark).then_some(()))
+        })
+        .await
     }
 
     /// What windlass wrote in the story's namespace so far, in the order in which it was received.

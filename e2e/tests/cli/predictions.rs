@@ -217,6 +217,7 @@ async fn a_kustomization_changes_what_was_predicted() -> Result<()> {
         let predicted = Predicted::of(&serde_json::from_str(&said.out).context(title)?);
         ensure!((said.code == Some(0)) == predicted.objects.is_empty(), "{title}: {said:?}");
         let expected = predicted.expected(&story).await?;
+        story.await_log().await?;
         let before = story.changes()?.len();
         let all: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (*path, text.as_str())).collect();
@@ -260,6 +261,7 @@ async fn what_kubectl_had_set_is_predicted() -> Result<()> {
     ensure!(fields.contains(&gone), "{changes:#}");
     let predicted = Predicted::of(&changes);
     let expected = predicted.expected(&story).await?;
+    story.await_log().await?;
     let before = story.changes()?.len();
     windlass(&story, &["resume", "ks/app", "--wait"])?.ended(0)?;
     check(&story, "kubectl", &predicted, expected, before).await?;
@@ -301,6 +303,7 @@ async fn a_release_changes_what_was_predicted() -> Result<()> {
         let changes = windlass(&story, &["diff", "hr/app", "-o", "json"])?.json(1)?;
         let predicted = Predicted::of(&changes);
         let expected = predicted.expected(&story).await?;
+        story.await_log().await?;
         let before = story.changes()?.len();
         windlass(&story, &["resume", "hr/app", "--wait"])?.ended(0)?;
         check(&story, &title, &predicted, expected, before).await?;

@@ -118,7 +118,9 @@ async fn a_push_that_touches_one_of_200_applications_costs_one_build_and_one_app
     for name in &names {
         story.await_applied(name, &first).await?;
     }
-    let (builds, writes) = (builds(&story).await?, story.writes()?.len());
+    story.await_log().await?;
+    let builds = builds(&story).await?;
+    let writes = story.writes()?.len();
     ensure!(builds >= APPLICATIONS, "{builds} builds are not even one for each");
 
     let touched = &names[71];

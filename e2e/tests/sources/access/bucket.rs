@@ -13,7 +13,7 @@ pub(super) const NAME: &str = "app";
 
 fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"endpoint": url.server, "bucketName": NAME,
-        "insecure": !url.is_tls, "timeout": super::TIMEOUT});
+        "insecure": !url.is_tls, "timeout": super::timeout(name)});
     vec![super::object(API, "Bucket", name, spec, &own)]
 }
 

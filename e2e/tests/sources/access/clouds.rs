@@ -20,14 +20,14 @@ const fn unusable(says: &'static str) -> Failure {
 
 fn in_google(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"provider": "gcp", "endpoint": url.server, "bucketName": NAME,
-        "insecure": !url.is_tls, "timeout": super::TIMEOUT});
+        "insecure": !url.is_tls, "timeout": super::timeout(name)});
     vec![super::object(API, "Bucket", name, spec, &own)]
 }
 
 fn in_azure(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let endpoint = format!("{}/{ACCOUNT}", url.base());
     let own = json!({"provider": "azure", "endpoint": endpoint, "bucketName": NAME,
-        "timeout": super::TIMEOUT});
+        "timeout": super::timeout(name)});
     vec![super::object(API, "Bucket", name, spec, &own)]
 }
 

@@ -28,7 +28,7 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
     let endpoint = store.endpoint();
     let objects = move |name: &str, url: Url<'_>, spec: Map<String, Value>| {
         let own = json!({"endpoint": endpoint, "bucketName": NAME, "insecure": true,
-            "timeout": super::TIMEOUT, "sts": {"provider": "ldap", "endpoint": url.base()}});
+            "timeout": super::timeout(name), "sts": {"provider": "ldap", "endpoint": url.base()}});
         vec![super::object(API, "Bucket", name, spec, &own)]
     };
     let fails = |says| Failure { reason: DENIED, says };

@@ -35,13 +35,13 @@ fn registry(account: &str, region: &str) -> String {
 
 fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("oci://{}/app", url.server), "provider": "aws",
-        "insecure": true, "timeout": super::TIMEOUT});
+        "insecure": true, "timeout": super::timeout(name)});
     vec![super::object(API, "OCIRepository", name, spec, &own)]
 }
 
 fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"type": "oci", "url": format!("oci://{}/charts", url.server),
-        "provider": "aws", "insecure": true, "timeout": super::TIMEOUT});
+        "provider": "aws", "insecure": true, "timeout": super::timeout(name)});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
     vec![
         super::object(API, "HelmRepository", name, spec, &own),

@@ -16,7 +16,7 @@ const DENIED: &str = "AuthenticationFailed";
 
 fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("{}/app.git", url.base()), "ref": {"branch": "main"},
-        "timeout": super::TIMEOUT});
+        "timeout": super::timeout(name)});
     vec![super::object(API, "GitRepository", name, spec, &own)]
 }
 
@@ -90,7 +90,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let over_ssh = move |name: &str, url: Url<'_>, spec: Map<String, Value>| {
         let (user, path) = &place;
         let url = format!("ssh://{user}@{}/{path}", url.server);
-        let own = json!({"url": url, "ref": {"branch": "main"}, "timeout": super::TIMEOUT});
+        let own = json!({"url": url, "ref": {"branch": "main"}, "timeout": super::timeout(name)});
         vec![super::object(API, "GitRepository", name, spec, &own)]
     };
     let address = host.parse()?;

@@ -13,7 +13,7 @@ use super::{
 const FAILED: &str = "Failed";
 
 fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
-    let own = json!({"url": url.base(), "timeout": super::TIMEOUT});
+    let own = json!({"url": url.base(), "timeout": super::timeout(name)});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
     vec![
         super::object(API, "HelmChart", name, Map::new(), &chart),
@@ -23,8 +23,7 @@ fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
 
 /// In a bucket of a server that a Secret names.
 fn in_bucket(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
-    let own =
-        json!({"url": "s3://charts/stable", "insecure": !url.is_tls, "timeout": super::TIMEOUT});
+    let own = json!({"url": "s3://charts/stable", "insecure": !url.is_tls, "timeout": super::timeout(name)});
     let mut all = objects(name, url, Map::new());
     all.pop();
     all.push(super::object(API, "HelmRepository", name, spec, &own));

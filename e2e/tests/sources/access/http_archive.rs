@@ -14,7 +14,7 @@ const FAILED: &str = "HTTPOperationFailed";
 const DENIED: &str = "AuthenticationFailed";
 
 fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
-    let own = json!({"url": format!("{}/app.yaml", url.base()), "timeout": super::TIMEOUT});
+    let own = json!({"url": format!("{}/app.yaml", url.base()), "timeout": super::timeout(name)});
     vec![super::object(GROUP, "HTTPArchive", name, spec, &own)]
 }
 

@@ -13,13 +13,13 @@ use super::{API, Cell, Failure, Failures, Subject, Url, WRONG, Ways, over_http, 
 
 fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("oci://{}/app", url.server), "insecure": !url.is_tls,
-        "timeout": super::TIMEOUT});
+        "timeout": super::timeout(name)});
     vec![super::object(API, "OCIRepository", name, spec, &own)]
 }
 
 fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"type": "oci", "url": format!("oci://{}/charts", url.server),
-        "insecure": !url.is_tls, "timeout": super::TIMEOUT});
+        "insecure": !url.is_tls, "timeout": super::timeout(name)});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
     vec![
         super::object(API, "HelmRepository", name, spec, &own),
