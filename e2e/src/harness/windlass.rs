@@ -3,6 +3,7 @@
 //! Here: flags, waiting until it works, the one operator that stories share.
 //! Elsewhere: the process (`crate::operator`), the objects it is given (`super::flux`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use super::{Bed, Story, await_until};
@@ -160,32 +161,61 @@ impl Windlass {
     }
 }
 
-/// Creates the CustomResourceDefinitions, and waits until they are served.
+/// What the definitions were when this process had created them: their names and generations. Stories start windlass very
+/// often, and the API server's work for a definition is large.
+static CREATED: Mutex<Option<BTreeMap<String, i64>>> = Mutex::const_new(None);
+
+/// Creates the CustomResourceDefinitions unless they are as this process created them, and waits until they are served.
 ///
 /// # Errors
 /// The API server refuses them, or does not serve them in time.
 pub async fn create_crds(client: &Client) -> Result<()> {
+    let mut created = CREATED.lock().await;
+    let definitions = crds::all();
     let api = Api::<apiextensions::CustomResourceDefinition>::all(client.clone());
-    let params = PatchParams::apply("story").force();
-    try_join_all(crds::all().into_iter().map(|(_, crd)| {
-        let api = &api;
-        let params = &params;
-        async move {
-            let name = crd.metadata.name.clone().unwrap_or_default();
-            api.patch(&name, params, &Patch::Apply(&crd)).await?;
-            await_until(&format!("{name} to be served"), START_LIMIT, async || {
-                let conditions = api.get(&name).await?.status.and_then(|it| it.conditions);
-                let is_served = |it: &apiextensions::CustomResourceDefinitionCondition| {
-                    it.type_ == "Established" && it.status == "True"
-                };
-                Ok(conditions.unwrap_or_default().iter().any(is_served).then_some(()))
-            })
-            .await
-        }
-    }))
-    .await
-    .context("cannot create the CustomResourceDefinitions")?;
+    let names = definitions.iter().filter_map(|(_, crd)| crd.metadata.name.as_deref());
+    if let Some(known) = &*created
+        && generations(&api, &names.collect()).await? == *known
+    {
+        return Ok(());
+    }
+    let creations = definitions.iter().map(|(_, crd)| create_crd(client, &api, crd));
+    let generations = try_join_all(creations).await;
+    let generations = generations.context("cannot create the CustomResourceDefinitions")?;
+    *created = Some(generations.into_iter().collect());
     Ok(())
+}
+
+/// The generations of definitions that are there and stay.
+async fn generations(
+    api: &Api<apiextensions::CustomResourceDefinition>,
+    names: &BTreeSet<&str>,
+) -> Result<BTreeMap<String, i64>> {
+    let listed = api.list_metadata(&ListParams::default()).await?;
+    let staying = listed.items.into_iter().filter(|it| it.metadata.deletion_timestamp.is_none());
+    let known = staying.filter_map(|it| Some((it.metadata.name?, it.metadata.generation?)));
+    Ok(known.filter(|(name, _)| names.contains(name.as_str())).collect())
+}
+
+/// Creates a definition, and waits until all its versions are served. Gives its name and generation.
+async fn create_crd(
+    client: &Client,
+    api: &Api<apiextensions::CustomResourceDefinition>,
+    crd: &apiextensions::CustomResourceDefinition,
+) -> Result<(String, i64)> {
+    let name = crd.metadata.name.clone().unwrap_or_default();
+    let params = PatchParams::apply("story").force();
+    let patched = api.patch(&name, &params, &Patch::Apply(crd)).await?;
+    for version in crd.spec.versions.iter().filter(|it| it.served) {
+        let version = format!("{}/{}", crd.spec.group, version.name);
+        await_until(&format!("{name} to be served in {version}"), START_LIMIT, async || {
+            // Of the definition itself only the status tells, and the rest of it is large.
+            let served = client.list_api_group_resources(&version).await?.resources;
+            Ok(served.iter().any(|it| it.name == crd.spec.names.plural).then_some(()))
+        })
+        .await?;
+    }
+    Ok((name, patched.metadata.generation.unwrap_or_default()))
 }
 
 static SHARED: OnceCell<Mutex<Windlass>> = OnceCell::const_new();
