@@ -113,7 +113,7 @@ fn paths(tokens: TokenStream, own: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-fn is_of_tests(tokens: &[TokenTree]) -> bool {
+pub(super) fn is_of_tests(tokens: &[TokenTree]) -> bool {
     let [TokenTree::Punct(hash), TokenTree::Group(attribute), TokenTree::Ident(word), ..] = tokens
     else {
         return false;

@@ -1,0 +1,312 @@
+//! Names by which a search finds what one looks for, and signatures that say what their parts are.
+//!
+//! Here: habits of code that no lint knows, counted over the workspace without its tests. Each has a bound, which only goes
+//! down: whoever removes some lowers it. Elsewhere: words in comments and messages (`words`), lints (`lints`).
+
+use std::collections::BTreeMap;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::layers::is_of_tests;
+use super::{assert_none, files, read};
+
+/// Types whose name is a bare participle, such as `Found`, which says nothing of what it is.
+const MAX_PARTICIPLES: usize = 378;
+
+/// Names of types that are defined [`MANY`] times or more, but for [`ORDINARY`] ones: a search for them finds nothing.
+const MAX_REPEATED_NAMES: usize = 51;
+
+/// Numeric constants of one word: neither what they bound nor their unit.
+const MAX_ONE_WORD_CONSTANTS: usize = 502;
+
+/// Functions with a parameter that is a tuple, whose parts have no names.
+const MAX_TUPLE_PARAMETERS: usize = 105;
+
+/// `let (a, b) = (x, y);`, two statements that look like one.
+const MAX_DOUBLE_BINDINGS: usize = 582;
+
+/// `Result<Result<…>>`, of which nobody sees what is an error.
+const MAX_NESTED_RESULTS: usize = 29;
+
+/// From how many definitions on a name is repeated.
+const MANY: usize = 8;
+
+/// Names that mean the same in every module.
+const ORDINARY: [&str; 5] = ["Error", "Options", "Args", "Key", "State"];
+
+/// Participles that do not end in `ed`.
+const IRREGULAR: [&str; 51] = [
+    "Begun",
+    "Bound",
+    "Broken",
+    "Brought",
+    "Built",
+    "Came",
+    "Chosen",
+    "Dealt",
+    "Done",
+    "Drawn",
+    "Driven",
+    "Fed",
+    "Felt",
+    "Fit",
+    "Given",
+    "Gone",
+    "Got",
+    "Heard",
+    "Held",
+    "Hidden",
+    "Kept",
+    "Known",
+    "Laid",
+    "Led",
+    "Left",
+    "Lent",
+    "Lost",
+    "Made",
+    "Meant",
+    "Met",
+    "Paid",
+    "Ran",
+    "Said",
+    "Seen",
+    "Sent",
+    "Shown",
+    "Shut",
+    "Slept",
+    "Spent",
+    "Stolen",
+    "Stuck",
+    "Taken",
+    "Thought",
+    "Told",
+    "Woken",
+    "Written",
+    "Wished",
+    "Forgotten",
+    "Understood",
+    "Overtaken",
+    "Withheld",
+];
+
+/// Nouns that end in `ed`.
+const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Embed"];
+
+/// Words that identifiers do not have.
+const NO_NAMES: [&str; 4] = ["nobody", "somebody", "whoever", "told"];
+
+/// Identifiers with one of those words.
+const MAX_ODD_WORDS: usize = 10_000;
+
+const NUMBERS: [&str; 9] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "f64", "Duration"];
+
+/// What was found of each habit, each as `file: name`.
+#[derive(Debug, Default)]
+struct Habits {
+    types: BTreeMap<String, Vec<String>>,
+    one_word_constants: Vec<String>,
+    tuple_parameters: Vec<String>,
+    double_bindings: Vec<String>,
+    nested_results: Vec<String>,
+    odd_words: Vec<String>,
+}
+
+fn is_participle(name: &str) -> bool {
+    let is_one_word = name.chars().skip(1).all(|it| it.is_ascii_lowercase());
+    let is_regular = name.ends_with("ed") && !NOUNS.contains(&name);
+    is_one_word && (is_regular || IRREGULAR.contains(&name))
+}
+
+fn ident(token: Option<&TokenTree>) -> Option<String> {
+    match token {
+        Some(TokenTree::Ident(name)) => Some(name.to_string()),
+        _ => None,
+    }
+}
+
+fn is_punct(token: Option<&TokenTree>, sign: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(it)) if it.as_char() == sign)
+}
+
+fn tuple(token: Option<&TokenTree>) -> Option<Vec<TokenTree>> {
+    match token {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
+            Some(group.stream().into_iter().collect())
+        }
+        _ => None,
+    }
+}
+
+/// Whether the tokens of a tuple have several parts.
+fn has_parts(tokens: &[TokenTree]) -> bool {
+    let commas = tokens.iter().enumerate().filter(|(_, it)| is_punct(Some(it), ','));
+    commas.map(|(at, _)| at).any(|at| at + 1 < tokens.len())
+}
+
+/// Whether all parts are plain names, with `mut` or without.
+fn are_names(tokens: &[TokenTree]) -> bool {
+    tokens.iter().all(|it| matches!(it, TokenTree::Ident(_)) || is_punct(Some(it), ','))
+}
+
+/// Whether a parameter is of a type that is a tuple.
+fn has_tuple_parameter(parameters: &[TokenTree]) -> bool {
+    (0..parameters.len()).any(|at| {
+        let is_type = is_punct(parameters.get(at), ':')
+            && !is_punct(parameters.get(at + 1), ':')
+            && !(at > 0 && is_punct(parameters.get(at - 1), ':'));
+        let rest = parameters[at + 1..].iter().skip_while(|it| {
+            is_punct(Some(it), '&')
+                || is_punct(Some(it), '\'')
+                || ident(Some(it)).is_some_and(|it| it == "mut")
+        });
+        let first = rest.clone().next();
+        is_type && tuple(first).is_some_and(|parts| has_parts(&parts))
+    })
+}
+
+/// The parameters of a function whose name is at the beginning: the first parentheses behind its generics.
+fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
+    tokens.iter().find_map(|it| tuple(Some(it)))
+}
+
+impl Habits {
+    /// Adds those of a file.
+    fn add(&mut self, path: &str, tokens: TokenStream, is_test: bool) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            if is_of_tests(&tokens[at..]) {
+                at += 5;
+                continue;
+            }
+            self.add_at(path, &tokens[at..], is_test);
+            if let TokenTree::Group(group) = &tokens[at] {
+                self.add(path, group.stream(), is_test);
+            }
+            at += 1;
+        }
+    }
+
+    fn add_at(&mut self, path: &str, tokens: &[TokenTree], is_test: bool) {
+        let Some(word) = ident(tokens.first()) else { return };
+        let next = ident(tokens.get(1));
+        let at = |name: &str| format!("{path}: {name}");
+        if let ("struct" | "enum" | "type" | "trait" | "union", Some(name)) = (&*word, &next) {
+            self.types.entry(name.clone()).or_default().push(at(name));
+        }
+        if is_test {
+            return;
+        }
+        if word.to_lowercase().split('_').any(|part| NO_NAMES.contains(&part)) {
+            self.odd_words.push(at(&word));
+        }
+        match (&*word, next) {
+            ("const", Some(name)) if is_punct(tokens.get(2), ':') => {
+                let type_ = tokens[3..].iter().take_while(|it| !is_punct(Some(it), '='));
+                let is_numeric =
+                    type_.filter_map(|it| ident(Some(it))).any(|it| NUMBERS.contains(&&*it));
+                let is_upper =
+                    name.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit());
+                if is_numeric && is_upper {
+                    self.one_word_constants.push(at(&name));
+                }
+            }
+            ("fn", Some(name))
+                if parameters(&tokens[2..]).is_some_and(|it| has_tuple_parameter(&it)) =>
+            {
+                self.tuple_parameters.push(at(&name));
+            }
+            ("let", None) => {
+                let names = tuple(tokens.get(1)).filter(|it| has_parts(it) && are_names(it));
+                let values = tuple(tokens.get(3)).filter(|it| has_parts(it));
+                let is_whole = is_punct(tokens.get(2), '=') && is_punct(tokens.get(4), ';');
+                if names.is_some() && values.is_some() && is_whole {
+                    self.double_bindings.push(at(&tokens[1].to_string()));
+                }
+            }
+            ("Result", None)
+                if is_punct(tokens.get(1), '<')
+                    && ident(tokens.get(2)).is_some_and(|it| it == "Result")
+                    && is_punct(tokens.get(3), '<') =>
+            {
+                self.nested_results.push(at("Result<Result<"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Which of them are more than their bound, each with all places.
+    fn faults(&self) -> Vec<String> {
+        let participles: Vec<String> = self
+            .types
+            .iter()
+            .filter(|it| is_participle(it.0))
+            .flat_map(|it| it.1.clone())
+            .collect();
+        let repeated: Vec<String> = self
+            .types
+            .iter()
+            .filter(|(name, all)| all.len() >= MANY && !ORDINARY.contains(&name.as_str()))
+            .map(|(name, all)| format!("{name}, {} times", all.len()))
+            .collect();
+        let mut faults = Vec::new();
+        for (what, found, most) in [
+            ("types named by a participle", &participles, MAX_PARTICIPLES),
+            ("names of types that are defined very often", &repeated, MAX_REPEATED_NAMES),
+            ("constants of one word", &self.one_word_constants, MAX_ONE_WORD_CONSTANTS),
+            ("functions with a tuple as parameter", &self.tuple_parameters, MAX_TUPLE_PARAMETERS),
+            ("several bindings in a `let`", &self.double_bindings, MAX_DOUBLE_BINDINGS),
+            ("nested results", &self.nested_results, MAX_NESTED_RESULTS),
+            ("identifiers with words of no field", &self.odd_words, MAX_ODD_WORDS),
+        ] {
+            if found.len() > most {
+                let all = found.join("\n  ");
+                faults.push(format!("{} {what}, of at most {most}:\n  {all}", found.len()));
+            }
+        }
+        faults
+    }
+}
+
+fn habits() -> Habits {
+    let mut habits = Habits::default();
+    for path in files("", ".rs") {
+        let is_test =
+            path.contains("/tests/") || path.ends_with("tests.rs") || path.starts_with("e2e/tests");
+        let tokens: TokenStream = read(&path).parse().unwrap_or_else(|e| panic!("{path}: {e}"));
+        habits.add(&path, tokens, is_test);
+    }
+    habits
+}
+
+#[test]
+fn names_say_what_they_name() {
+    let habits = habits();
+    assert!(habits.types.len() > 1000, "only {} types were read", habits.types.len());
+    assert_none(&habits.faults());
+}
+
+#[test]
+fn each_habit_is_found() {
+    let text = "
+        struct Found; enum Seed {} type Told = u8;
+        const MOST: usize = 1; const MAX_BYTES: u64 = 1; const NAME: &str = \"\";
+        fn a<T: Fn(u8)>(pair: (u8, u8)) {} fn b(one: (u8,), f: impl Fn((u8, u8))) {}
+        fn c() -> Result<Result<(), u8>, u8> {
+            let (a, mut b) = (1, 2);
+            let (a, b) = pair();
+            let told = 1;
+        }
+        #[cfg(test)]
+        mod tests { struct Seen; }
+    ";
+    let mut habits = Habits::default();
+    habits.add("a.rs", text.parse().unwrap(), false);
+    let participles = habits.types.keys().filter(|it| is_participle(it)).count();
+    assert_eq!((participles, habits.types.len()), (2, 3), "{habits:#?}");
+    assert_eq!(habits.one_word_constants, ["a.rs: MOST"]);
+    assert_eq!(habits.tuple_parameters, ["a.rs: a"]);
+    assert_eq!(habits.double_bindings.len(), 1);
+    assert_eq!(habits.nested_results.len(), 1);
+    assert_eq!(habits.odd_words, ["a.rs: told"]);
+}
