@@ -61,10 +61,16 @@ pub(super) fn test(cause: &Cause, held: Option<&Object>) -> Help {
     (help, command)
 }
 
-/// What the API server refused, or a hook that failed.
+/// How Helm begins to say that values are not as the chart's schema wants them.
+const SCHEMA: &str = "values don't meet the specifications of the schema";
+
+/// What the API server refused, values that a schema refuses, or a hook that failed.
 pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
     let id = &cause.object;
     let owner = if related::is_reconciled(id) { about.held } else { about.namer.or(about.subject) };
+    if cause.text.contains(SCHEMA) {
+        return values(owner);
+    }
     let reset = owner.filter(|it| is_exhausted(it)).and_then(reset);
     let then = if reset.is_some() { ", then reset the failures of the release" } else { "" };
     if let Some(logs) = logs(&cause.text) {
