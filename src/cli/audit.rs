@@ -109,10 +109,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
     let audits = selected(found, args.subject.as_ref().or(args.other.as_ref()), since)?;
-    if audits.is_empty() && args.output == Format::Table {
-        say(Mark::Action, &nothing(args));
-    } else {
+    if !audits.is_empty() || args.output != Format::Table {
         print(&shown(&audits, args.output, args.scope.all_namespaces)?)?;
+    } else if left_out.is_empty() {
+        say(Mark::Action, &nothing(args));
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })

@@ -1,22 +1,27 @@
 //! `windlass check`: whether a cluster can have windlass, whether it is there and works, and what to do where not.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use apply::health;
 use clap::Args as ClapArgs;
 use golang::semver::Version;
 use objects::{Gvk, Object};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::connection::{Connection, Mark, block_on, say};
-use super::install::name;
-use super::operators::{Kind, Operator, Operators, replicas};
+use super::install::{POLL, name};
+use super::operators::{self, Kind, Operator, Operators, replicas};
 use crate::cluster::Cluster;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";
 /// Selects what belongs to windlass.
 pub(super) const OURS: &str = "app.kubernetes.io/name=windlass";
+
+/// How long a process may take to follow another one that has released its Lease.
+const SUCCESSION: Duration = Duration::from_secs(10);
 
 /// The flags of `windlass check`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -67,7 +72,7 @@ async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {
     let namespace = &args.connection.namespace;
     let mut found = Vec::new();
     if !args.pre {
-        found = workloads(cluster, namespace, &mut findings).await;
+        found = workloads(cluster, args, &mut findings).await;
         definitions(cluster, &mut findings).await;
     }
     say(Mark::Action, "checking other operators");
@@ -116,11 +121,15 @@ async fn rights(cluster: &Cluster, findings: &mut Findings) {
 }
 
 /// Whether the program runs; what it runs as.
-async fn workloads(cluster: &Cluster, namespace: &str, findings: &mut Findings) -> Vec<Object> {
+async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> Vec<Object> {
+    let namespace = &args.connection.namespace;
     say(Mark::Action, "checking windlass");
     let mut found = Vec::new();
+    let mut is_known = true;
     for kind in ["Deployment", "StatefulSet"] {
-        for object in list(cluster, &Gvk::new("apps/v1", kind), namespace, OURS, findings).await {
+        let listed = list(cluster, &Gvk::new("apps/v1", kind), namespace, OURS, findings).await;
+        is_known &= listed.is_some();
+        for object in listed.into_iter().flatten() {
             let (id, images) = (name(&object), images(&object));
             match health::compute(&object, jiff::Timestamp::now()) {
                 _ if replicas(&object) == 0 => findings.fail(&format!(
@@ -138,10 +147,46 @@ async fn workloads(cluster: &Cluster, namespace: &str, findings: &mut Findings) 
             found.push(object);
         }
     }
-    if found.is_empty() {
+    if found.is_empty() && is_known {
         findings.fail(&format!("windlass is not in namespace {namespace}: run `windlass install`, or name its namespace with -n"));
     }
+    if found.iter().any(|it| replicas(it) > 0 && is_elected(it)) {
+        leader(cluster, args, findings).await;
+    }
     found
+}
+
+/// Whether the processes of a workload act under a Lease.
+fn is_elected(workload: &Object) -> bool {
+    let args = containers(workload).filter_map(|it| it["args"].as_array()).flatten();
+    args.filter_map(Value::as_str)
+        .any(|it| matches!(it, "--enable-leader-election" | "--enable-leader-election=true"))
+}
+
+/// Whether a process acts, where Leases tell: one that follows another takes the Lease after a moment.
+async fn leader(cluster: &Cluster, args: &Args, findings: &mut Findings) {
+    let Connection { namespace, timeout, .. } = &args.connection;
+    let deadline = Instant::now() + SUCCESSION.min(*timeout);
+    let mut is_told = false;
+    loop {
+        let vacancy = operators::vacancy(cluster, namespace, jiff::Timestamp::now()).await;
+        let text = match vacancy {
+            Ok(None) => return,
+            Ok(Some(text)) => text,
+            Err(error) => {
+                return findings.fail(&format!("cannot tell whether windlass acts: {error}"));
+            }
+        };
+        if Instant::now() >= deadline {
+            return findings
+                .fail(&format!("{text}; `kubectl -n {namespace} logs -l {OURS}` shows why"));
+        }
+        if !is_told {
+            say(Mark::Waiting, &text);
+            is_told = true;
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 fn containers(object: &Object) -> impl Iterator<Item = &Value> {
@@ -253,22 +298,19 @@ fn others(operators: &Operators, namespace: &str, terms: Terms, findings: &mut F
     }
 }
 
-/// Objects of a kind that a selector matches; a failure is said.
+/// Objects of a kind that a selector matches; none if they cannot be listed, which is said.
 async fn list(
     cluster: &Cluster,
     gvk: &Gvk,
     namespace: &str,
     selector: &str,
     findings: &mut Findings,
-) -> Vec<Object> {
+) -> Option<Vec<Object>> {
     let listed = match cluster.resource(gvk).await {
         Ok(resource) => cluster.list(&resource, namespace, selector).await,
         Err(error) => Err(error),
     };
-    listed.unwrap_or_else(|error| {
-        findings.fail(&format!("cannot list {}s: {error}", gvk.kind));
-        Vec::new()
-    })
+    listed.map_err(|error| findings.fail(&format!("cannot list {}s: {error}", gvk.kind))).ok()
 }
 
 #[cfg(test)]
@@ -357,6 +399,29 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("is scaled to zero, so nothing is reconciled"), "{found:?}");
         assert!(found[0].contains("kubectl -n flux-system scale deployment/windlass-controller"));
+    }
+
+    #[tokio::test]
+    async fn a_workload_that_is_ready_and_does_not_act_fails() {
+        let lease = |holder: &str, renewed: &str| {
+            json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"namespace": "flux-system", "name": "windlass-leader-election-73fdc1be"},
+                "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed},
+            })
+        };
+        let now = jiff::Timestamp::now().to_string();
+        let elected = || windlass(1, &["--enable-leader-election"]);
+        let old = || lease("a", "2026-01-01T00:00:00Z");
+        let lapsed = [elected(), old()];
+        let found = findings(&lapsed, &["--timeout=1ms"]).await;
+        assert_eq!(found.len(), 1, "{found:?}");
+        let text = "no process holds Lease flux-system/windlass-leader-election-73fdc1be since 2026-01-01T00:00:00Z";
+        assert!(found[0].starts_with(text), "{found:?}");
+        assert_eq!(findings(&[elected(), lease("a", &now)], &[]).await, [""; 0]);
+        // It has not held one yet, or needs none.
+        assert_eq!(findings(&[elected()], &[]).await, [""; 0]);
+        assert_eq!(findings(&[windlass(1, &[]), old()], &[]).await, [""; 0]);
     }
 
     #[tokio::test]

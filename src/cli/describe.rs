@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use cause::{hold, last_seen, related};
+use cause::{Why, hold, last_seen, related};
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::complete;
 use super::connection::print;
 use super::kind;
+use super::operators;
 use super::place::{Place, Site};
 use super::row::{Row, time};
 use super::table::{Colour, Screen, age, clean, cut};
@@ -44,9 +45,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &args.what).await?;
         let object = kind::read(&site, &target).await?;
-        let why = why::line(&site, &object.id()).await?;
+        let now = jiff::Timestamp::now();
+        let mut why = why::of(&site, &object.id()).await?;
+        if related::is_reconciled(&object.id()) {
+            why.remarks.extend(operators::absence(&site.cluster, now).await);
+        }
         let events = events(&site, &object.id()).await;
-        anyhow::Ok(text(&object, &why, events, Screen::of_stdout(), jiff::Timestamp::now()))
+        anyhow::Ok(text(&object, &why, events, Screen::of_stdout(), now))
     })?;
     print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -63,13 +68,13 @@ async fn events(site: &Site, id: &ObjectId) -> Result<Vec<Object>, String> {
 
 fn text(
     object: &Object,
-    why: &str,
+    why: &Why,
     events: Result<Vec<Object>, String>,
     on: Screen,
     now: reconcile::Time,
 ) -> String {
     let row = Row::of(object, now);
-    let mut out = format!("{}\n", on.wrapped(&clean(why), 0));
+    let mut out = format!("{}\n", on.wrapped(&clean(&why.line()), 0));
     let mut line = |title: &str, text: &str| {
         if !text.is_empty() {
             out.push_str(&format!("{title:<13}{}\n", on.wrapped(&clean(text), 13)));
@@ -88,6 +93,9 @@ fn text(
     line("depends on", &subjects(&dependencies.collect::<Vec<_>>()));
     let interval = object.get("spec").and_then(|it| it["interval"].as_str()).unwrap_or_default();
     line("interval", interval);
+    for remark in &why.remarks {
+        line("note", remark);
+    }
     out.push_str(&conditions(object, on, now));
     let applied = related::applied(object);
     if !applied.is_empty() {
@@ -167,9 +175,18 @@ mod tests {
             "type": "Warning", "reason": "HealthCheckFailed", "lastTimestamp": "2026-11-24T11:58:00Z",
             "message": "timeout waiting for Deployment/apps/web \u{1b}[2J"}))
         .unwrap();
-        let why = "Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' CrashLoopBackOff";
+        let why = Why {
+            object: object.id(),
+            state: cause::State::NotReady,
+            message: "Pod/apps/web-1: container 'app' CrashLoopBackOff".to_owned(),
+            cause: None,
+            path: Vec::new(),
+            next: None,
+            advice: None,
+            remarks: vec!["GitRepository/apps/shop cannot be read: forbidden".to_owned()],
+        };
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        let text = at_both_widths(|on| text(&object, why, Ok(vec![event.clone()]), on, now));
+        let text = at_both_widths(|on| text(&object, &why, Ok(vec![event.clone()]), on, now));
         expect_file!["goldens/describe.txt"].assert_eq(&text);
     }
 }

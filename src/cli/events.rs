@@ -27,8 +27,8 @@ pub(super) struct Args {
     #[command(flatten)]
     scope: Scope,
     /// Only events of this type: Normal or Warning
-    #[arg(long = "types", value_name = "TYPE")]
-    kind: Option<String>,
+    #[arg(long = "types", value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
+    types: Vec<String>,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     output: ReportFormat,
@@ -41,6 +41,14 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass events -A -l team=web                of the objects with a label
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// A type of events: of any other there are none, which would look as if nothing had happened.
+fn event_type(text: &str) -> Result<String, String> {
+    match text.to_lowercase().as_str() {
+        "normal" | "warning" => Ok(text.to_owned()),
+        _ => Err("an event is Normal or Warning".to_owned()),
+    }
+}
 
 /// Prints events, the oldest first.
 ///
@@ -115,10 +123,8 @@ async fn gather(
         let target = kind::Target { resource: resource.clone(), namespace, name: None };
         let refused = site.list(&target, "", |events| {
             let wanted = events.into_iter().filter(|it| {
-                let is_of_type = args
-                    .kind
-                    .as_ref()
-                    .is_none_or(|kind| field(it, "type").eq_ignore_ascii_case(kind));
+                let is_it = |kind: &String| field(it, "type").eq_ignore_ascii_case(kind);
+                let is_of_type = args.types.is_empty() || args.types.iter().any(is_it);
                 let of = object_of(it);
                 is_of_type
                     && about.map_or_else(
@@ -196,5 +202,11 @@ mod tests {
         ];
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         expect_file!["goldens/events.txt"].assert_eq(&at_both_widths(|on| table(&events, on, now)));
+    }
+
+    #[test]
+    fn a_type_that_no_event_has_is_refused() {
+        assert!(event_type("Warning").is_ok() && event_type("normal").is_ok());
+        assert_eq!(event_type("Wraning").unwrap_err(), "an event is Normal or Warning");
     }
 }

@@ -15,7 +15,7 @@ use super::kind::{self, Target};
 use super::operators;
 use super::output::{Format, Shape, Writer};
 use super::place::{Scope, Site, say_left_out};
-use super::row::Row;
+use super::row::{Row, is_silent, unsaid};
 use super::table::{Cell, Colour, Screen, Table, age};
 use crate::cluster::watch::Seen;
 
@@ -94,17 +94,7 @@ impl StatusSelector {
 
     /// Whether an object does not have the condition, though a controller should have set it.
     fn has_no_status(&self, object: &Object) -> bool {
-        let has_runs =
-            cause::related::is_reconciled(&object.id()) && !cause::related::has_no_runs(object);
-        has_runs && cause::condition(object, "Ready").is_none() && self.condition == "ready"
-    }
-
-    /// What is said of objects that report nothing: they are neither ready nor not.
-    fn unsaid(&self, count: usize) -> Option<String> {
-        (count > 0).then(|| {
-            let noun = if count == 1 { "object reports" } else { "objects report" };
-            format!("{count} {noun} no condition Ready: `windlass why -A` says why")
-        })
+        self.condition == "ready" && is_silent(object)
     }
 
     fn selects(&self, object: &Object) -> bool {
@@ -242,18 +232,12 @@ async fn list(
     }
     if matches!(args.output, Format::Table | Format::Wide) {
         if printer.printed == 0 {
-            let place = match site.namespace.as_str() {
-                "" => "in any namespace".to_owned(),
-                namespace => format!("in namespace {namespace}; -A shows all namespaces"),
-            };
-            say(Mark::Action, &format!("no such objects {place}"));
+            say(Mark::Action, &format!("no such objects {}", site.in_words()));
         }
-        if let Some(text) = selector.and_then(|it| it.unsaid(silent.get())) {
+        if let Some(text) = unsaid(silent.get()).filter(|_| selector.is_some()) {
             say(Mark::Warning, &text);
         }
-        if let Some(text) = operators::absence(&site.cluster, jiff::Timestamp::now()).await {
-            say(Mark::Warning, &text);
-        }
+        operators::say_absence(&site.cluster).await;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -372,11 +356,6 @@ mod tests {
             selector.has_no_status(&Object::new(value).unwrap())
         };
         assert!(silent("Receiver") && !silent("Alert") && !selector.has_no_status(&object));
-        assert_eq!(
-            selector.unsaid(2).as_deref(),
-            Some("2 objects report no condition Ready: `windlass why -A` says why")
-        );
-        assert_eq!(selector.unsaid(0), None);
         assert!(
             StatusSelector::parse("ready").is_err()
                 && StatusSelector::parse("ready=maybe").is_err()

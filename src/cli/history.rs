@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
+use super::operators;
 use super::output::{ReportFormat, report};
 use super::place::Place;
 use super::release;
@@ -46,17 +47,16 @@ Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reach
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let object = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &args.what).await?;
-        kind::read(&site, &target).await
+        let object = kind::read(&site, &target).await?;
+        operators::say_absence(&site.cluster).await;
+        anyhow::Ok(object)
     })?;
     let entries = entries(&object, args.release.as_deref())?;
     if report(&entries, args.output)?.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
     if entries.is_empty() {
-        let text = format!(
-            "the status of {} has no history: nothing was applied yet",
-            object.id().subject()
-        );
+        let text = format!("the status of {} has no history yet", object.id().subject());
         say(Mark::Action, &super::table::clean(&text));
         return Ok(ExitCode::SUCCESS);
     }

@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
 use super::kind::{self, Target};
+use super::operators;
 use super::place::{Scope, Site, say_left_out};
-use super::row::Row;
+use super::row::{Row, is_silent, unsaid};
 use super::table::{Cell, Colour, Screen, Table, age};
 use crate::controllers::delivery::incidents::INCIDENTS;
 use crate::controllers::lifecycle::table::resource;
@@ -76,7 +77,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(())
             })
             .await?;
-        let mut surroundings = Surroundings { left_out, ..Surroundings::default() };
+        let mut surroundings = Surroundings {
+            hides_incidents: !left_out.is_empty(),
+            left_out,
+            place: site.in_words(),
+            ..Surroundings::default()
+        };
         if args.output == Format::Table {
             surroundings.read(&site).await?;
         }
@@ -100,9 +106,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 struct Surroundings {
     /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
     failing: BTreeSet<String>,
+    /// How many objects were read.
+    objects: usize,
+    /// How many of them do not say whether they are ready.
+    silent: usize,
     /// Whether an Alert asks for incidents by its annotation.
     is_asked: bool,
+    /// Whether there may be Incidents, or Alerts, that this user may not list.
+    hides_incidents: bool,
+    hides_alerts: bool,
     left_out: Vec<String>,
+    /// Where it was looked, for messages.
+    place: String,
+    /// That no operator acts.
+    absence: Option<String>,
 }
 
 /// A line for people.
@@ -122,8 +139,10 @@ impl Surroundings {
                 Ok(())
             });
             let left_out = left_out.await?;
+            self.hides_alerts |= target.resource.gvk.kind == "Alert" && !left_out.is_empty();
             self.left_out.extend(left_out);
         }
+        self.absence = operators::absence(&site.cluster, now).await;
         Ok(())
     }
 
@@ -132,6 +151,8 @@ impl Surroundings {
         if row.ready == "False" && !row.is_suspended() {
             self.failing.insert(object.id().subject());
         }
+        self.objects += 1;
+        self.silent += usize::from(is_silent(object) && !row.is_suspended());
         let asks = object.annotation(INCIDENTS).is_some_and(|it| it.trim() == "true");
         self.is_asked |= object.kind() == "Alert" && asks;
     }
@@ -161,13 +182,7 @@ impl Surroundings {
         let mut lines = Vec::new();
         match (others, incidents.is_empty()) {
             (0, false) => {}
-            (0, true) if self.left_out.is_empty() => {
-                lines.push(line(Mark::Success, format!("{none}, and no object is failing")));
-            }
-            (0, true) => {
-                let text = format!("{none} among the objects that you may read");
-                lines.push(line(Mark::Warning, text));
-            }
+            (0, true) => lines.push(self.calm(none)),
             (count, is_empty) => {
                 let begin = if is_empty { format!("{none}, but ") } else { String::new() };
                 let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
@@ -178,14 +193,37 @@ impl Surroundings {
                 lines.push(line(Mark::Warning, text));
             }
         }
-        if !self.is_asked && incidents.is_empty() {
+        lines.extend(unsaid(self.silent).map(|text| line(Mark::Warning, text)));
+        if !self.is_asked && !self.hides_alerts && incidents.is_empty() {
             let text = format!(
                 "no Alert here has the annotation {INCIDENTS}: \"true\", so no incident is opened unless `windlass serve` \
                  runs with --incidents"
             );
             lines.push(line(Mark::Warning, text));
         }
+        lines.extend(self.absence.iter().map(|text| line(Mark::Warning, text.clone())));
         lines
+    }
+
+    /// What is said where neither an incident nor a failure was found: no more than was read, and than is reported.
+    fn calm(&self, none: &str) -> Line {
+        let (mark, text) = match () {
+            () if self.hides_incidents => (
+                Mark::Warning,
+                "whether incidents are open is not known: they may not be listed".to_owned(),
+            ),
+            () if !self.left_out.is_empty() => {
+                (Mark::Warning, format!("{none} among the objects that you may read"))
+            }
+            () if self.objects == 0 => {
+                (Mark::Action, format!("{none}, and no objects of windlass {}", self.place))
+            }
+            () if self.silent > 0 || self.absence.is_some() => {
+                (Mark::Warning, format!("{none}, and no object reports that it is failing"))
+            }
+            () => (Mark::Success, format!("{none}, and no object is failing")),
+        };
+        Line { mark, text }
     }
 }
 
@@ -422,6 +460,45 @@ mod tests {
         alert.metadata_mut().insert("annotations".to_owned(), json!({INCIDENTS: "true"}));
         let well = said(&[suspended, alert, object("Kustomization", "k", "True")], &[]);
         assert_eq!(well, ["true no open incidents, and no object is failing"]);
+    }
+
+    #[test]
+    fn nothing_more_is_said_than_was_read_and_is_reported() {
+        let of = |around: Surroundings| {
+            let around = Surroundings { is_asked: true, ..around };
+            let lines = around.lines(&[], false);
+            lines.iter().map(|it| format!("{:?} {}", it.mark, it.text)).collect::<Vec<_>>()
+        };
+        let left_out = || vec!["alerts: forbidden".to_owned()];
+        assert_eq!(
+            of(Surroundings {
+                hides_incidents: true,
+                left_out: left_out(),
+                ..Surroundings::default()
+            }),
+            ["Warning whether incidents are open is not known: they may not be listed"]
+        );
+        assert_eq!(
+            of(Surroundings { left_out: left_out(), ..Surroundings::default() }),
+            ["Warning no open incidents among the objects that you may read"]
+        );
+        assert_eq!(
+            of(Surroundings { place: "in namespace a".to_owned(), ..Surroundings::default() }),
+            ["Action no open incidents, and no objects of windlass in namespace a"]
+        );
+        let calm = "Warning no open incidents, and no object reports that it is failing";
+        let silent = "Warning 1 object reports no condition Ready: `windlass why -A` says why";
+        assert_eq!(
+            of(Surroundings { objects: 3, silent: 1, ..Surroundings::default() }),
+            [calm, silent]
+        );
+        let absence = Some("no operator holds Lease a/b".to_owned());
+        assert_eq!(
+            of(Surroundings { objects: 3, absence, ..Surroundings::default() }),
+            [calm, "Warning no operator holds Lease a/b"]
+        );
+        let around = Surroundings { hides_alerts: true, objects: 1, ..Surroundings::default() };
+        assert_eq!(around.lines(&[], false).len(), 1, "nothing is said of Alerts");
     }
 
     #[test]

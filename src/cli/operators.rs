@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
-pub(super) use self::absence::absence;
+pub(super) use self::absence::{absence, say_absence, vacancy};
 use super::check::OURS;
 use super::install::name;
 use crate::cluster::candidate::{COMPONENT, FLUX, REPLACED, controller_of, controller_of_lease};

@@ -158,6 +158,14 @@ impl Site {
         Self { cluster: self.cluster.clone(), namespace: self.namespace.clone() }.everywhere(all)
     }
 
+    /// Where a command looks, for messages that nothing is there.
+    pub(super) fn in_words(&self) -> String {
+        match self.namespace.as_str() {
+            "" => "in any namespace".to_owned(),
+            namespace => format!("in namespace {namespace}; -A shows all namespaces"),
+        }
+    }
+
     /// The namespace of a target.
     pub(super) fn namespace_of<'a>(&'a self, target: &'a Target) -> &'a str {
         match (target.resource.namespaced, &target.namespace) {
@@ -187,11 +195,15 @@ impl Site {
             }
             Some(_) => {}
         }
-        let Ok(namespaces) = self.namespaces().await else {
-            let plural = &target.resource.plural;
-            return Ok(vec![format!(
-                "{plural} of all namespaces: this user may list neither them nor namespaces; use -n"
-            )]);
+        let namespaces = match self.namespaces().await {
+            Ok(namespaces) => namespaces,
+            Err(error) if error.code() == Some(403) => {
+                let plural = &target.resource.plural;
+                return Ok(vec![format!(
+                    "{plural} of all namespaces: this user may list neither them nor namespaces; use -n"
+                )]);
+            }
+            Err(error) => return Err(error).context("cannot list namespaces"),
         };
         let mut left_out = Vec::new();
         for namespace in namespaces {

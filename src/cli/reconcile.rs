@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::connection::{Mark, say};
 use super::facts::{AT_ONCE, resource, unserved};
 use super::kind::{self, Target};
+use super::operators;
 use super::patience::Patience;
 use super::place::Site;
 use super::release;
@@ -88,9 +89,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let ended = ended.await?;
         let asked = asked.into_inner();
         if args.no_wait {
+            let absence = operators::absence(&site.cluster, jiff::Timestamp::now()).await;
             for of in &asked {
                 let subject = clean(&of.object.id().subject());
-                say(Mark::Success, &format!("{subject} will be reconciled"));
+                if absence.is_some() {
+                    let text = format!("{subject}: a reconciliation is asked for");
+                    say(Mark::Warning, &text);
+                } else {
+                    say(Mark::Success, &format!("{subject} will be reconciled"));
+                }
+            }
+            if let Some(text) = absence {
+                say(Mark::Warning, &text);
             }
             return Ok(ended);
         }

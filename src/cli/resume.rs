@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::built::{self, Kind};
 use super::connection::{Mark, agrees, print, say};
+use super::operators;
 use super::output::ReportFormat;
 use super::reconcile::{self, Awaited};
 use super::release;
@@ -117,6 +118,10 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
     });
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
     args.chosen.scope.place.run(async |site| {
+        // With --wait, each is told for which nothing happens.
+        if !args.wait {
+            operators::say_absence(&site.cluster).await;
+        }
         each(&site, &args.chosen, async |target, object| {
             let subject = clean(&object.id().subject());
             if let Some(name) = &args.chosen.release {

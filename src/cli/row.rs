@@ -126,6 +126,21 @@ fn suspension(object: &Object, now: Time) -> String {
     }
 }
 
+/// Whether an object that windlass reconciles does not say whether it is ready.
+pub(super) fn is_silent(object: &Object) -> bool {
+    let has_runs =
+        cause::related::is_reconciled(&object.id()) && !cause::related::has_no_runs(object);
+    has_runs && condition(object, "Ready").is_none()
+}
+
+/// What is said of objects that report nothing: they are neither ready nor not.
+pub(super) fn unsaid(count: usize) -> Option<String> {
+    (count > 0).then(|| {
+        let noun = if count == 1 { "object reports" } else { "objects report" };
+        format!("{count} {noun} no condition Ready: `windlass why -A` says why")
+    })
+}
+
 /// A time of an object.
 pub(super) fn time(value: Option<&Value>) -> Option<Time> {
     value?.as_str()?.parse().ok()
@@ -189,6 +204,22 @@ mod tests {
         event["spec"]["approvals"] = json!(0);
         event["status"] = json!({"phase": "Running", "message": "half way"});
         assert_eq!(row(event).message, format!("{asked}Running, half way"));
+    }
+
+    #[test]
+    fn an_object_that_reports_nothing_is_told_from_one_that_has_nothing_to_report() {
+        let silent = |kind: &str, spec: Value, status: Value| {
+            let value = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind,
+                "metadata": {"name": "a"}, "spec": spec, "status": status});
+            is_silent(&Object::new(value).unwrap())
+        };
+        let ready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
+        assert!(silent("GitRepository", json!({}), json!({})));
+        assert!(!silent("GitRepository", json!({}), ready));
+        assert!(!silent("HelmRepository", json!({"type": "oci"}), json!({})));
+        let text = "2 objects report no condition Ready: `windlass why -A` says why";
+        assert_eq!(unsaid(2).as_deref(), Some(text));
+        assert_eq!(unsaid(0), None);
     }
 
     #[test]

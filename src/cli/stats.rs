@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::connection::{Mark, print, say};
 use super::kind;
+use super::operators;
 use super::output::{ReportFormat, report};
 use super::place::{Scope, say_left_out};
-use super::row::Row;
+use super::row::{Row, is_silent, unsaid};
 use super::table::{Cell, Colour, Screen, Table};
 
 /// The flags of `windlass stats`.
@@ -42,14 +43,26 @@ struct Count {
     stored: u64,
 }
 
+/// What was counted, and what is not in the counts.
+#[derive(Debug, Default)]
+struct Numbers {
+    counts: Vec<Count>,
+    /// Objects that do not say whether they are ready.
+    silent: usize,
+    /// What this user may not list.
+    left_out: Vec<String>,
+    /// That no operator acts.
+    absence: Option<String>,
+}
+
 /// Prints numbers.
 ///
 /// # Errors
 /// Something cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (counts, left_out) = args.scope.place.run(async |site| {
+    let numbers = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let (mut counts, mut left_out) = (Vec::new(), Vec::new());
+        let mut numbers = Numbers::default();
         for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
             let mut count =
                 Count { kind: kind::qualified(&target.resource.gvk), ..Count::default() };
@@ -59,6 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     let row = Row::of(&object, now);
                     count.total += 1;
                     count.suspended += usize::from(row.is_suspended());
+                    numbers.silent += usize::from(is_silent(&object) && !row.is_suspended());
                     match row.ready.as_str() {
                         "True" => count.ready += 1,
                         "False" => count.failing += 1,
@@ -70,16 +84,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 }
                 Ok(())
             });
-            left_out.extend(refused.await?);
-            counts.push(count);
+            let refused = refused.await?;
+            // How many there are of a kind that may not be listed is not known.
+            if refused.is_empty() || count.total > 0 {
+                numbers.counts.push(count);
+            }
+            numbers.left_out.extend(refused);
         }
-        anyhow::Ok((counts, left_out))
+        numbers.absence = operators::absence(&site.cluster, jiff::Timestamp::now()).await;
+        anyhow::Ok(numbers)
     })?;
+    let Numbers { counts, silent, left_out, absence } = numbers;
     if report(&counts, args.output)?.is_none() {
         print(&table(&counts, Screen::of_stdout()))?;
         if counts.iter().all(|it| it.total == 0) && left_out.is_empty() {
             say(Mark::Action, &args.scope.nothing());
         }
+    }
+    for text in unsaid(silent).iter().chain(&absence) {
+        say(Mark::Warning, text);
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })

@@ -12,6 +12,7 @@ use super::complete;
 use super::connection::print;
 use super::facts;
 use super::kind;
+use super::operators;
 use super::output::{ReportFormat, report};
 use super::place::{Place, Site};
 use super::row::Row;
@@ -74,6 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stops = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &words(args)).await?;
         let object = kind::read(&site, &target).await?;
+        operators::say_absence(&site.cluster).await;
         way(&site, object).await
     })?;
     if report(&stops, args.output)?.is_none() {

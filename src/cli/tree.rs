@@ -13,6 +13,7 @@ use super::complete;
 use super::connection::print;
 use super::facts::{self, AT_ONCE};
 use super::kind::{self, Target};
+use super::operators;
 use super::output::{ReportFormat, report};
 use super::place::{Place, Site};
 use super::row::Row;
@@ -79,6 +80,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let source = facts::read(&site.cluster, &id).await;
             top = Branch { below: vec![top], ..describe(&id, source) };
         }
+        operators::say_absence(&site.cluster).await;
         anyhow::Ok(top)
     })?;
     if report(&branch, args.output)?.is_none() {
@@ -116,6 +118,7 @@ impl Grower<'_> {
             ids.retain(|id| {
                 !self.way.contains(id) && (!self.is_compact || related::is_reconciled(id))
             });
+            let more = ids.len().saturating_sub(self.left);
             ids.truncate(self.left);
             self.left -= ids.len();
             let cluster = &self.site.cluster;
@@ -131,6 +134,9 @@ impl Grower<'_> {
                     Ok(Some(object)) if goes_on => Box::pin(self.grow(object)).await?,
                     read => describe(&id, read),
                 });
+            }
+            if more > 0 {
+                below.push(unread(more));
             }
         } else if let Some(selector) = cause::pod::selector(&object).filter(|_| !self.is_compact) {
             below = self.pods(&id, &selector).await?;
@@ -201,6 +207,17 @@ impl Grower<'_> {
         let branches = pods.into_iter().map(|pod| describe(&pod.id(), Ok(Some(pod))));
         let left_out = left_out.into_iter().map(|why| left_out_of(&target, why));
         Ok(branches.chain(left_out).collect())
+    }
+}
+
+/// What stands for objects beyond the bound.
+fn unread(more: usize) -> Branch {
+    Branch {
+        object: format!("{more} more objects"),
+        health: "Unknown".to_owned(),
+        revision: String::new(),
+        message: format!("a tree has {MOST} objects at most, and these were not read"),
+        below: Vec::new(),
     }
 }
 

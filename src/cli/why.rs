@@ -113,6 +113,8 @@ const INDENT: usize = 9;
 /// The screen.
 pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
     let (glyph, colour) = match why.state {
+        // What may not be read, or is old, may be otherwise.
+        State::Ready if why.cause.is_none() && !why.remarks.is_empty() => ("⚠", Colour::Busy),
         State::Ready if why.cause.is_none() => ("✔", Colour::Good),
         State::Ready | State::Progressing | State::Suspended => ("◎", Colour::Busy),
         State::Stale | State::Degraded => ("⚠", Colour::Busy),
@@ -161,13 +163,20 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
     out
 }
 
+/// What is known of an object, for other commands.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn of(site: &Site, id: &ObjectId) -> anyhow::Result<Why> {
+    Facts::new(&site.cluster).explain(id).await
+}
+
 /// The deepest cause of an object in one line, for other commands.
 ///
 /// # Errors
 /// The API server did not respond.
 pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
-    let mut facts = Facts::new(&site.cluster);
-    facts.explain(id).await.map(|why| clean(&why.line()))
+    of(site, id).await.map(|why| clean(&why.line()))
 }
 
 #[cfg(test)]

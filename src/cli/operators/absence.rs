@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use objects::Object;
 
 use super::{OWN_LEASE, holder, lease_resource, renewed};
-use crate::cluster::Cluster;
+use crate::cli::connection::{Mark, say};
+use crate::cluster::{Cluster, ClusterError};
 
 /// The namespace where an installation is by default, as the environment of all commands has it.
 const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");
@@ -28,17 +29,56 @@ pub(in crate::cli) async fn absence(cluster: &Cluster, now: Timestamp) -> Option
     judged(&leases.into_iter().flatten().collect::<Vec<Object>>(), now)
 }
 
+/// Warns if no operator holds a Lease that was held before.
+pub(in crate::cli) async fn say_absence(cluster: &Cluster) {
+    if let Some(text) = absence(cluster, Timestamp::now()).await {
+        say(Mark::Warning, &text);
+    }
+}
+
+/// Which Lease of windlass in a namespace is held no longer; none if one is held, or there is none.
+///
+/// # Errors
+/// The API server refuses to list Leases.
+pub(in crate::cli) async fn vacancy(
+    cluster: &Cluster,
+    namespace: &str,
+    now: Timestamp,
+) -> Result<Option<String>, ClusterError> {
+    let Some(resource) = lease_resource(cluster).await? else { return Ok(None) };
+    let (mut own, mut from) = (Vec::new(), None);
+    loop {
+        let part = cluster.list_part(&resource, namespace, ("", ""), from.as_deref()).await?;
+        own.extend(part.objects.into_iter().filter(|it| it.name().starts_with(OWN_LEASE)));
+        match part.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    Ok(unheld(&own, now)
+        .map(|last| format!("no process holds Lease {}, so nothing is reconciled", told(last))))
+}
+
+/// The Lease that was renewed last, if none is held.
+fn unheld(leases: &[Object], now: Timestamp) -> Option<&Object> {
+    match leases.iter().any(|lease| holder(lease, now).is_some()) {
+        true => None,
+        false => leases.iter().max_by_key(|it| renewed(it)),
+    }
+}
+
+/// A Lease, and since when it is not held.
+fn told(lease: &Object) -> String {
+    let since = renewed(lease).map(|at| format!(" since {at:.0}")).unwrap_or_default();
+    format!("{}/{}{since}", lease.namespace(), lease.name())
+}
+
 /// The same of Leases that were read.
 fn judged(leases: &[Object], now: Timestamp) -> Option<String> {
-    if leases.iter().any(|lease| holder(lease, now).is_some()) {
-        return None;
-    }
-    let last = leases.iter().max_by_key(|it| renewed(it))?;
-    let since = renewed(last).map(|at| format!(" since {at:.0}")).unwrap_or_default();
+    let last = unheld(leases, now)?;
     Some(format!(
-        "no operator holds Lease {}/{}{since}, so statuses may be old: `windlass check` shows whether windlass runs",
-        last.namespace(),
-        last.name()
+        "no operator holds Lease {}, so statuses may be old: `windlass check` shows whether windlass runs",
+        told(last)
     ))
 }
 

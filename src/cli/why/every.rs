@@ -53,6 +53,9 @@ struct Overview {
     causes: Vec<Group>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     remarks: Vec<String>,
+    /// What this user may not list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<String>,
 }
 
 /// Explains the objects of some kinds.
@@ -63,7 +66,7 @@ pub(super) async fn run(site: Site, args: &Args, targets: &[Target]) -> anyhow::
     let now = jiff::Timestamp::now();
     let site = site.everywhere(args.scope.all_namespaces);
     let (mut facts, mut overview) = (Facts::new(&site.cluster), Overview::default());
-    let (mut suspects, mut left_out) = (Vec::new(), Vec::new());
+    let mut suspects = Vec::new();
     for target in targets {
         let refused = site.list(target, &args.scope.labels, |objects| {
             for object in objects {
@@ -77,7 +80,8 @@ pub(super) async fn run(site: Site, args: &Args, targets: &[Target]) -> anyhow::
             }
             Ok(())
         });
-        left_out.extend(refused.await?);
+        let refused = refused.await?;
+        overview.left_out.extend(refused);
     }
     overview.unexplained = suspects.len().saturating_sub(MOST_EXPLAINED);
     let mut whys = Vec::new();
@@ -89,12 +93,12 @@ pub(super) async fn run(site: Site, args: &Args, targets: &[Target]) -> anyhow::
     if report(&overview, args.output)?.is_none() {
         print(&overview.screen(&site.namespace, Screen::of_stdout(), now))?;
     }
-    say_left_out(&left_out);
+    say_left_out(&overview.left_out);
     Ok(match () {
         () if !overview.causes.is_empty() || overview.unexplained > 0 => {
             ExitCode::from(crate::cli::FOUND)
         }
-        () if !left_out.is_empty() => ExitCode::from(crate::cli::FAILED),
+        () if !overview.left_out.is_empty() => ExitCode::from(crate::cli::FAILED),
         () => ExitCode::SUCCESS,
     })
 }
@@ -167,11 +171,22 @@ impl Overview {
 
     /// The last line: it says no more than was read.
     fn sum(&self, place: &str) -> String {
-        let Self { objects, not_ready, suspended, unexplained, causes, .. } = self;
+        let Self { objects, not_ready, suspended, unexplained, causes, remarks, left_out } = self;
         let failing = not_ready + unexplained;
+        let is_whole = left_out.is_empty();
         if *objects == 0 {
-            return format!("► there are no such objects {place}");
+            return match is_whole {
+                true => format!("► there are no such objects {place}"),
+                false => {
+                    format!("⚠ nothing is known of the objects {place}: they may not be listed")
+                }
+            };
         }
+        let place = match is_whole {
+            true => place.to_owned(),
+            false => format!("{place} that may be listed"),
+        };
+        let glyph = if is_whole && remarks.is_empty() { "✔" } else { "⚠" };
         let mut counts = Vec::new();
         if failing > 0 {
             counts.push(format!("causes: {}", causes.len()));
@@ -188,7 +203,9 @@ impl Overview {
         };
         match failing {
             0 => {
-                format!("✔ none of {objects} objects {place} reports that it is not ready{counts}")
+                format!(
+                    "{glyph} none of {objects} objects {place} reports that it is not ready{counts}"
+                )
             }
             _ => format!("► {failing} of {objects} objects {place} are not ready{counts}"),
         }
@@ -337,6 +354,28 @@ mod tests {
         assert_eq!(
             shown(3, vec![ready]),
             "✔ none of 3 objects in all namespaces reports that it is not ready\n"
+        );
+    }
+
+    #[test]
+    fn what_may_not_be_listed_or_may_be_old_is_no_all_clear() {
+        let sum = |objects, left_out: &[&str], remarks: &[&str]| {
+            let owned = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
+            let (left_out, remarks) = (owned(left_out), owned(remarks));
+            Overview { objects, left_out, remarks, ..Overview::default() }.sum("in namespace apps")
+        };
+        let forbidden = ["alerts: forbidden"];
+        assert_eq!(
+            sum(0, &forbidden, &[]),
+            "⚠ nothing is known of the objects in namespace apps: they may not be listed"
+        );
+        assert_eq!(
+            sum(3, &forbidden, &[]),
+            "⚠ none of 3 objects in namespace apps that may be listed reports that it is not ready"
+        );
+        assert_eq!(
+            sum(3, &[], &["no operator holds Lease a/b"]),
+            "⚠ none of 3 objects in namespace apps reports that it is not ready"
         );
     }
 
