@@ -14,6 +14,7 @@ mod logs;
 mod predictions;
 mod reading;
 mod rollbacks;
+pub(crate) mod sweep;
 
 use std::process::Command;
 

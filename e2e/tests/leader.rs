@@ -1,7 +1,10 @@
 //! Several windlasses on one namespace, of which one acts.
 //!
 //! Each has an identity, which is in its user agent, so that the API server's audit log says who wrote what.
-//! Elsewhere: one windlass that is stopped and started (`restarts.rs`), several that divide the work (`shards.rs`).
+//! Below: what commands say where none acts (`leader/nobody.rs`). Elsewhere: one windlass that is stopped and started
+//! (`restarts.rs`), several that divide the work (`shards.rs`).
+
+mod nobody;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

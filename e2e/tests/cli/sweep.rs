@@ -1,0 +1,256 @@
+//! Every command that asks a cluster: what it says where nothing is there, and where it may not look.
+//!
+//! Here: how a table of commands is run, and that no command is missing from it. Below: the tables (`sweep/tables.rs`).
+//! Elsewhere: the same where nothing runs (`leader::nobody`), the words of each command (its own tests).
+
+mod tables;
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::{Story, Target};
+use e2e::operator;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+/// A command line, and what it comes to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// Without the program, and without `--namespace` unless it is for all of them. `{dir}` is a folder with a helmfile, and
+    /// here and below `{ns}` the namespace.
+    pub(crate) arguments: &'static str,
+    pub(crate) code: i32,
+    /// All of these are printed, on either stream.
+    pub(crate) says: &'static [&'static str],
+    /// None of these is.
+    pub(crate) never: &'static [&'static str],
+}
+
+/// A row of a table.
+pub(crate) const fn row(
+    arguments: &'static str,
+    code: i32,
+    says: &'static [&'static str],
+    never: &'static [&'static str],
+) -> Row {
+    Row { arguments, code, says, never }
+}
+
+/// How many commands run at once.
+const AT_ONCE: usize = 6;
+
+/// How long one may take that waits for nobody.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff` asks one.
+pub(crate) const ASKS_NO_CLUSTER: [&str; 8] = [
+    "bundle",
+    "completion",
+    "helmfile",
+    "man",
+    "migrate from-helmfile",
+    "serve",
+    "template",
+    "version",
+];
+
+/// Runs command lines in the name of somebody.
+pub(crate) struct Sweep<'s> {
+    story: &'s Story,
+    kubeconfig: PathBuf,
+    folder: TempDir,
+}
+
+impl<'s> Sweep<'s> {
+    pub(crate) fn of(story: &'s Story, kubeconfig: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let helmfile =
+            format!("releases: [{{name: web, namespace: {}, chart: ./chart}}]\n", story.namespace);
+        std::fs::create_dir_all(folder.path().join("chart/templates"))?;
+        for (path, text) in [
+            ("helmfile.yaml", helmfile.as_str()),
+            ("chart/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            ("chart/templates/a.yaml", &config_map("web", "1")),
+        ] {
+            std::fs::write(folder.path().join(path), text)?;
+        }
+        Ok(Self { story, kubeconfig: kubeconfig.to_owned(), folder })
+    }
+
+    /// Runs all rows, and compares what they come to; no row may say one of `never`.
+    pub(crate) async fn check(&self, rows: &[Row], never: &[&str]) -> Result<()> {
+        let wrong = stream::iter(rows).map(|row| self.wrong(row, never)).buffered(AT_ONCE);
+        let wrong: Vec<Option<String>> = wrong.try_collect().await?;
+        let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+        ensure!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+        Ok(())
+    }
+
+    /// What is wrong with what a row comes to.
+    async fn wrong(&self, row: &Row, never: &[&str]) -> Result<Option<String>> {
+        let filled = |text: &str| {
+            let folder = self.folder.path().display().to_string();
+            text.replace("{ns}", &self.story.namespace).replace("{dir}", &folder)
+        };
+        let everywhere = row.arguments.split(' ').any(|it| it == "-A");
+        let mut command = Command::new(operator::binary()?);
+        command
+            .args(filled(row.arguments).split_whitespace())
+            .args((!everywhere).then(|| format!("--namespace={}", self.story.namespace)))
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("FLUX_SYSTEM_NAMESPACE", &self.story.namespace)
+            .envs(["GITHUB_TOKEN", "GITLAB_TOKEN", "GITEA_TOKEN"].map(|name| (name, "none")))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let ended = tokio::time::timeout(LIMIT, command.output()).await;
+        let output = ended.with_context(|| format!("{} does not end", row.arguments))??;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lacks = row.says.iter().map(|it| filled(it)).filter(|it| !text.contains(it));
+        let lacks: Vec<String> = lacks.collect();
+        let has = row.never.iter().chain(never).map(|it| filled(it)).filter(|it| text.contains(it));
+        let has: Vec<String> = has.collect();
+        let is_right = output.status.code() == Some(row.code) && lacks.is_empty() && has.is_empty();
+        Ok((!is_right).then(|| {
+            let code = output.status.code().unwrap_or_default();
+            let Row { arguments, code: wanted, .. } = row;
+            format!("windlass {arguments}: {code} instead of {wanted}, without {lacks:?}, with {has:?}:\n{text}")
+        }))
+    }
+}
+
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| line.starts_with("  "));
+    let names = lines
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+async fn help(arguments: &[&str]) -> Result<String> {
+    let output = Command::new(operator::binary()?).args(arguments).arg("--help").output().await?;
+    ensure!(output.status.success(), "{arguments:?} --help: {output:?}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// All commands of the program: `get`, `alerts test`.
+async fn commands() -> Result<Vec<String>> {
+    let names = listed(&help(&[]).await?);
+    ensure!(names.len() > 30, "the help lists {names:?} only");
+    let below = stream::iter(&names).map(async |name| help(&[name.as_str()]).await);
+    let below: Vec<String> = below.buffered(AT_ONCE).try_collect().await?;
+    let mut all = Vec::new();
+    for (name, text) in names.iter().zip(&below) {
+        match listed(text) {
+            own if own.is_empty() => all.push(name.clone()),
+            own => all.extend(own.iter().map(|below| format!("{name} {below}"))),
+        }
+    }
+    Ok(all)
+}
+
+/// Checks that each command has a row, or is one of those that need none.
+///
+/// # Errors
+/// One has no row; or what needs none is no command.
+pub(crate) async fn ensure_all_have_rows(rows: &[Row], others: &[&str]) -> Result<()> {
+    let all = commands().await?;
+    let is_of = |line: &str, command: &str| {
+        line.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    let is_covered = |command: &&String| {
+        rows.iter().any(|row| is_of(row.arguments, command))
+            || others.iter().any(|other| is_of(command, other))
+    };
+    let missing: Vec<&String> = all.iter().filter(|command| !is_covered(command)).collect();
+    let unknown = others.iter().filter(|other| !all.iter().any(|command| is_of(command, other)));
+    let unknown: Vec<_> = unknown.collect();
+    match (missing.as_slice(), unknown.as_slice()) {
+        ([], []) => Ok(()),
+        ([], unknown) => bail!("{unknown:?} are no commands"),
+        (missing, _) => bail!("no row says what these do: {missing:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_takes_an_empty_namespace_for_one_where_all_is_well() -> Result<()> {
+    let story = Story::with_windlass("sweep-nothing").await?;
+    ensure_all_have_rows(tables::NOTHING_THERE, &ASKS_NO_CLUSTER).await?;
+    Sweep::of(&story, story.kubeconfig())?.check(tables::NOTHING_THERE, &[]).await?;
+    story.end().await
+}
+
+/// A kind of another operator, of which there are no objects.
+fn definition(group: &str, version: &str, kind: &str) -> Value {
+    let plural = format!("{}s", kind.to_lowercase());
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": any}}],
+        },
+    })
+}
+
+/// The kubeconfig of a ServiceAccount with some rights in the namespace.
+async fn account(story: &Story, name: &str, rules: Value) -> Result<PathBuf> {
+    const RBAC: &str = "rbac.authorization.k8s.io";
+    let version = format!("{RBAC}/v1");
+    let metadata = json!({"name": name});
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": rules}),
+        json!({"apiVersion": version, "kind": "RoleBinding", "metadata": metadata,
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": story.namespace}],
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name}}),
+    ] {
+        story.apply_value(object).await?;
+    }
+    story.bed.account_kubeconfig(&story.namespace, name).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
+    let story = Story::with_windlass("sweep-forbidden").await?;
+    let foreign =
+        [("argoproj.io", "v1alpha1", "Application"), ("helm.fluxcd.io", "v1", "HelmRelease")];
+    let mut definitions = Vec::new();
+    for (group, version, kind) in foreign {
+        let object = story.apply_value(definition(group, version, kind)).await?;
+        let name = object.metadata.name.context("a name")?;
+        let target = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
+        story.await_condition(&target, "Established", "True", LIMIT).await?;
+        definitions.push(target);
+    }
+    let nobody = account(&story, "nobody", json!([])).await?;
+    ensure_all_have_rows(tables::MAY_NOT_LOOK, &ASKS_NO_CLUSTER).await?;
+    ensure!(tables::MAY_NOT_LOOK.iter().all(|row| row.code != 0), "a row succeeds");
+    Sweep::of(&story, &nobody)?.check(tables::MAY_NOT_LOOK, tables::ABSENT).await?;
+    for definition in &definitions {
+        story.delete(definition).await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partial_answer_names_what_it_leaves_out() -> Result<()> {
+    let story = Story::with_windlass("sweep-partial").await?;
+    let files = [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", Pods::Ready))];
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"wait": true})).await?;
+    story.await_ready(&Target::kustomization("app")).await?;
+    let rules = json!([{"apiGroups": ["kustomize.toolkit.fluxcd.io"],
+        "resources": ["kustomizations"], "verbs": ["get", "list", "watch"]}]);
+    let clerk = account(&story, "clerk", rules).await?;
+    Sweep::of(&story, &clerk)?.check(tables::MAY_LOOK_AT_KUSTOMIZATIONS, tables::ABSENT).await?;
+    story.end().await
+}

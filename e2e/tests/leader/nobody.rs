@@ -1,0 +1,212 @@
+//! What commands say where objects are as ready as somebody left them, and nobody acts any more.
+//!
+//! There is no windlass here: the statuses and the Lease are written by the story. Elsewhere: what the same commands say where
+//! nothing is there and where they may not look (`cli::sweep`).
+
+use anyhow::Result;
+use e2e::harness::{Story, Target, create_crds};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+
+use crate::cli::sweep::{ASKS_NO_CLUSTER, Row, Sweep, ensure_all_have_rows, row};
+
+/// What is said of statuses that may be old.
+const OLD: &str =
+    "no operator holds Lease {ns}/windlass-leader-election since 2020-01-01T00:00:00Z";
+
+/// What is said where Pods of windlass are ready, and none acts.
+const VACANT: &str = "no process holds Lease {ns}/windlass-leader-election since 2020-01-01T00:00:00Z, so nothing is \
+    reconciled";
+
+/// What is said where a command waits in vain.
+const SILENCE: &str = "`windlass check` shows whether it runs";
+
+/// Words of an answer that takes old statuses for what is.
+const ALL_WELL: &[&str] = &[
+    "all checks passed",
+    "no object is failing",
+    "will be reconciled",
+    "✔ Kustomization/{ns}/app is ready",
+];
+
+const STATUSES: &[Row] = &[
+    row("get", 0, &["kustomization/app ", OLD], &[]),
+    row("get ks/app", 0, &["True", OLD], &[]),
+    row("why", 1, &["Kustomization/{ns}/new", "has not been reconciled yet", OLD], &["✔"]),
+    row("why -l team=web", 0, &["⚠ none of 1 objects in namespace {ns} reports", OLD], &["✔"]),
+    row("why ks/app", 0, &["⚠ Kustomization/{ns}/app is ready", OLD], &["✔"]),
+    row("why ks/new", 1, &["Kustomization/{ns}/new", "reconciled", OLD], &["✔"]),
+    row(
+        "stats",
+        0,
+        &["Kustomization ", "1 object reports no condition Ready: `windlass why -A` says why", OLD],
+        &[],
+    ),
+    row(
+        "incidents",
+        0,
+        &["no object reports that it is failing", "1 object reports no condition Ready", OLD],
+        &["✔"],
+    ),
+    row("describe ks/app", 0, &["Kustomization/{ns}/app is ready", OLD], &[]),
+    row("tree ks/app", 0, &["Kustomization/{ns}/app Ready", OLD], &[]),
+    row("trace ks/app", 0, &["Kustomization/{ns}/app", OLD], &[]),
+    row("history ks/app", 0, &["ReconciliationSucceeded", OLD], &[]),
+    row(
+        "history ks/new",
+        0,
+        &["the status of Kustomization/{ns}/new has no history yet", OLD],
+        &[],
+    ),
+    row("events", 0, &["no events"], &[]),
+    row("logs", 2, &["no Pod of windlass is in namespace {ns}", "`windlass check`"], &[]),
+    row("logs ks/app", 2, &["no Pod of windlass is in namespace {ns}"], &["no such lines"]),
+    row("check", 1, &["windlass is not in namespace {ns}: run `windlass install`"], &[]),
+    row("reconcile ks/asked --timeout 12s", 2, &[SILENCE, "longer than 12 s"], &["✔"]),
+    row("reconcile ks/new --timeout 12s", 2, &[SILENCE, "longer than 12 s"], &["✔"]),
+    row("reconcile ks/requested --no-wait", 0, &["⚠ Kustomization/{ns}/requested", OLD], &["✔"]),
+    row("resume ks/held", 0, &["Kustomization/{ns}/held is resumed", OLD], &[]),
+    row(
+        "resume ks/kept --wait --timeout 12s",
+        2,
+        &["kept is resumed", SILENCE, "longer than 12 s"],
+        &[],
+    ),
+    row(
+        "rollback hr/web --timeout 12s",
+        2,
+        &[
+            SILENCE,
+            "longer than 12 s",
+            "HelmRelease/{ns}/web stays suspended until `windlass resume",
+        ],
+        &["has the contents of"],
+    ),
+    row("migrate to-flux --dry-run", 2, &["did not take over from Flux in namespace {ns}"], &[]),
+];
+
+/// Commands that conclude nothing from statuses: what they print is in specs, is made from files, or is a record of the past.
+const READS_NO_STATUS: &[&str] = &[
+    "alerts test",
+    "approve",
+    "audit",
+    "bootstrap",
+    "build",
+    "crd",
+    "diff",
+    "export",
+    "install",
+    "migrate from-argocd",
+    "migrate from-flux",
+    "migrate from-helm-operator",
+    "migrate from-helmfile-operator",
+    "suspend",
+    "uninstall",
+    "values",
+];
+
+/// The Lease of a windlass that went long ago.
+async fn lapsed(story: &Story) -> Result<()> {
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": {"name": "windlass-leader-election"},
+        "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 35, "renewTime": "2020-01-01T00:00:00.000000Z"},
+    }))?;
+    let leases = Api::<Lease>::namespaced(story.client.clone(), &story.namespace);
+    leases.create(&PostParams::default(), &lease).await?;
+    Ok(())
+}
+
+fn ready(more: Value) -> Value {
+    let condition = json!({"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
+        "message": "Applied revision: main@sha1:1", "observedGeneration": 1,
+        "lastTransitionTime": "2020-01-01T00:00:00Z"});
+    let mut status = json!({"observedGeneration": 1, "conditions": [condition]});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        status[key] = value.clone();
+    }
+    json!({"status": status})
+}
+
+/// Kustomizations that were reconciled once, and one that never was.
+async fn kustomizations(story: &Story) -> Result<()> {
+    story.git_repository("app", "https://127.0.0.1:1/app.git", json!({})).await?;
+    story.merge_status(&Target::git_repository("app"), ready(json!({}))).await?;
+    let run = json!({"lastReconciledStatus": "ReconciliationSucceeded", "digest": "sha256:1",
+        "firstReconciled": "2020-01-01T00:00:00Z", "lastReconciled": "2020-01-01T00:00:00Z",
+        "lastReconciledDuration": "1s", "totalReconciliations": 1});
+    let applied = ready(json!({"history": [run], "lastAppliedRevision": "main@sha1:1"}));
+    for (name, is_suspended) in
+        [("app", false), ("asked", false), ("requested", false), ("held", true), ("kept", true)]
+    {
+        story.kustomization(name, "app", json!({"suspend": is_suspended})).await?;
+        story.merge_status(&Target::kustomization(name), applied.clone()).await?;
+    }
+    let labels = json!({"metadata": {"labels": {"team": "web"}}});
+    story.merge(&Target::kustomization("app"), labels).await?;
+    story.kustomization("new", "app", json!({})).await
+}
+
+/// A release with two revisions.
+async fn release(story: &Story) -> Result<()> {
+    let reference = json!({"kind": "OCIRepository", "name": "web"});
+    let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+        "metadata": {"name": "web"}, "spec": {"interval": "10h", "chartRef": reference}});
+    story.apply_value(object).await?;
+    let revision = |version: i64, status: &str| {
+        json!({"name": "web", "namespace": story.namespace, "version": version, "status": status,
+            "chartName": "web", "chartVersion": "1.0.0", "configDigest": "sha256:1", "digest": "sha256:1",
+            "firstDeployed": "2020-01-01T00:00:00Z", "lastDeployed": "2020-01-01T00:00:00Z"})
+    };
+    let history = [revision(2, "deployed"), revision(1, "superseded")];
+    let status = ready(json!({"storageNamespace": story.namespace, "history": history}));
+    story
+        .merge_status(&Target::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "web"), status)
+        .await?;
+    for version in ["1", "2"] {
+        let metadata = json!({"name": format!("sh.helm.release.v1.web.v{version}"),
+            "labels": {"owner": "helm", "name": "web", "version": version}});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
+            "type": "helm.sh/release.v1", "stringData": {"release": "none"}});
+        story.apply_value(secret).await?;
+    }
+    Ok(())
+}
+
+/// A windlass whose Pods are there, and whose processes do not act.
+fn workload(replicas: i64) -> Value {
+    let labels = json!({"app.kubernetes.io/name": "windlass"});
+    let container =
+        json!({"name": "manager", "image": "none", "args": ["serve", "--enable-leader-election"]});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "windlass-controller", "labels": labels},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<()> {
+    let story = Story::begin("nobody").await?;
+    create_crds(&story.client).await?;
+    lapsed(&story).await?;
+    kustomizations(&story).await?;
+    release(&story).await?;
+    let others = [&ASKS_NO_CLUSTER, READS_NO_STATUS].concat();
+    ensure_all_have_rows(STATUSES, &others).await?;
+    let sweep = Sweep::of(&story, story.kubeconfig())?;
+    sweep.check(STATUSES, ALL_WELL).await?;
+
+    story.apply_value(workload(0)).await?;
+    let zero = [row("check", 1, &["is scaled to zero, so nothing is reconciled"], &[])];
+    sweep.check(&zero, ALL_WELL).await?;
+    story.apply_value(workload(1)).await?;
+    let deployment = Target::new("apps/v1", "Deployment", "windlass-controller");
+    story.await_condition(&deployment, "Available", "True", e2e::harness::flux::SOON).await?;
+    let ready = [row("check", 1, &["windlass-controller ready", VACANT], &[])];
+    sweep.check(&ready, ALL_WELL).await?;
+    story.end().await
+}
