@@ -159,7 +159,8 @@ mod tests {
     }
 
     fn fail() {
-        let (name, namespace) = ("app", "shop");
+        let name = "app";
+        let namespace = "shop";
         tracing::error!(
             error = "no \"route\"",
             attempts = 3,

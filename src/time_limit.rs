@@ -69,7 +69,8 @@ impl TimeLimit {
         }
         let clock = Clock { left: limit, since: Some(Instant::now()), is_over: false };
         let shared = Arc::new(Shared { clock: Mutex::new(clock), changed: Condvar::new() });
-        let (watched, watching) = (shared.clone(), stop.clone());
+        let watched = shared.clone();
+        let watching = stop.clone();
         let thread = std::thread::Builder::new().name("time-limit".to_owned());
         if thread.stack_size(64 << 10).spawn(move || watched.watch(&watching)).is_err() {
             stop.set();
@@ -122,7 +123,8 @@ mod tests {
 
     #[test]
     fn who_is_done_in_time_is_not_stopped_and_no_limit_is_none() {
-        let (stop, none) = (Stop::default(), Stop::default());
+        let stop = Stop::default();
+        let none = Stop::default();
         drop(TimeLimit::start(Duration::from_millis(20), &stop));
         let _none = TimeLimit::start(Duration::ZERO, &none);
         std::thread::sleep(Duration::from_millis(60));

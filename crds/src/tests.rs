@@ -30,7 +30,8 @@ fn round_trip<K: DeserializeOwned + Serialize>(value: &Value) -> Value {
 #[test]
 fn every_kind_parses_without_spec_and_with_fields_of_the_future() {
     for (file, crd) in crate::all() {
-        let (group, kind) = (&crd.spec.group, &crd.spec.names.kind);
+        let group = &crd.spec.group;
+        let kind = &crd.spec.names.kind;
         for version in &crd.spec.versions {
             let written = |more: Value| {
                 let mut object = json!({

@@ -120,7 +120,8 @@ fn a_bad_sample_is_found() {
 
 #[test]
 fn a_member_that_is_lost_is_named_with_its_place() {
-    let (whole, part) = (json!({"a": [{"b": 1}]}), json!({"a": [{"b": 1, "c": 2}]}));
+    let whole = json!({"a": [{"b": 1}]});
+    let part = json!({"a": [{"b": 1, "c": 2}]});
     assert_eq!(lost(&whole, &part), [".a[0].c"]);
     assert_eq!(lost(&json!({"a": []}), &json!({"a": [1]})), [".a"]);
 }

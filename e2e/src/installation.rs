@@ -439,7 +439,8 @@ mod tests {
             let address = listener.local_addr().unwrap().to_string();
             let server = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                let (mut request, mut byte) = (Vec::new(), [0]);
+                let mut request = Vec::new();
+                let mut byte = [0];
                 while !request.ends_with(b"\r\n\r\n") {
                     stream.read_exact(&mut byte).unwrap();
                     request.extend(byte);

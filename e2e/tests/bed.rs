@@ -291,7 +291,8 @@ async fn a_repository_is_cloned_over_https_with_a_token() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let authority = folder.path().join("ca.crt");
     std::fs::write(&authority, server.authority().context("no authority")?.certificate())?;
-    let (url, target) = (server.url(&repository), folder.path().join("a"));
+    let url = server.url(&repository);
+    let target = folder.path().join("a");
     let header = ["-c", "http.extraHeader=Authorization: Bearer t0ken"];
     ensure!(!clone(&url, &target, &header)?.status.success(), "a strange certificate is trusted");
     let trust = format!("http.sslCAInfo={}", authority.display());

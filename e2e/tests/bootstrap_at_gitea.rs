@@ -93,7 +93,8 @@ impl Scene {
 
 /// The repository of a user, which the cluster reads with a key.
 async fn with_a_key(scene: &Scene) -> Result<()> {
-    let (story, gitea) = (&scene.story, &scene.gitea);
+    let story = &scene.story;
+    let gitea = &scene.gitea;
     let owner = format!("--owner={USER}");
     let flags = [&*owner, "--personal"];
     let wrong = scene.bootstrap("wr0ng-token", &flags, false)?;

@@ -257,7 +257,8 @@ async fn a_user_of_a_directory_is_given_keys_once_for_many_runs() -> Result<()> 
         };
         remote(&server.endpoint(), Identity::Ldap(ldap))
     };
-    let (right, known) = (user(LDAP_PASSWORD)?, Known::default());
+    let right = user(LDAP_PASSWORD)?;
+    let known = Known::default();
     for _again in 0..3 {
         let listed = list(&right, None, &Note::default(), &known).await?;
         ensure!(listed.len() == 1, "{listed:?}");

@@ -78,7 +78,8 @@ async fn an_index_of_helm_is_read_and_its_charts_are_what_it_says() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys_to_itself()
 -> Result<()> {
-    let (server, s3) = (ChartServer::start(None)?, S3Server::start().await?);
+    let server = ChartServer::start(None)?;
+    let s3 = S3Server::start().await?;
     server.publish(&APP)?;
     s3.bucket("charts").await?;
     s3.bucket("other").await?;

@@ -39,7 +39,8 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
     Files::in_tree(&Memory::from_files(files)?, &RelPath::parse("app")?)?.write(&mut packed)?;
     let layer = Layer { media_type: chart::CHART, bytes: packed };
     registry.push("charts/app", "1.0.0", &[layer], json!({})).await?;
-    let (identity, story) = (AwsIdentity::start().await?, Story::begin("ecr").await?);
+    let identity = AwsIdentity::start().await?;
+    let story = Story::begin("ecr").await?;
     let host = registry.host().to_owned();
     let proxy = Proxy::start_to("me", "me", move |_| host.clone()).await?;
     let through = proxy.url().replace("http://", "http://me:me@");

@@ -248,7 +248,9 @@ async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()>
         let path = "clusters/one/flux-system/gotk-components.yaml".to_owned();
         maps.chain([(path, components(&story.namespace))]).collect()
     };
-    let (first, second, third) = (files("1"), files("2"), files("3"));
+    let first = files("1");
+    let second = files("2");
+    let third = files("3");
     let named = |files: &'static [(String, String)]| -> Vec<(&'static str, String)> {
         files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
     };

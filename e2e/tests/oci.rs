@@ -49,7 +49,8 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
             json!({"org.opencontainers.image.revision": "main@sha1:1"}),
         )
         .await?;
-    let (remote, known) = (remote(&registry, "team/app", None)?, Known::default());
+    let remote = remote(&registry, "team/app", None)?;
+    let known = Known::default();
     let client = Session::new(&remote, &known)?;
     let tag = Reference::tag("v1")?;
     let digest = client.resolve(&tag).await?;
@@ -63,7 +64,8 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
 
     let requests = || registry.log().matches("\"HEAD /v2/team/app/manifests/v1").count();
     let all = || registry.log().lines().filter(|line| line.contains("HTTP/1.1\" ")).count();
-    let (before, before_all) = (requests(), all());
+    let before = requests();
+    let before_all = all();
     Session::new(&remote, &known)?.resolve(&tag).await?;
     ensure!(requests() - before == 1 && all() - before_all == 1, "{}", registry.log());
 
@@ -137,7 +139,8 @@ const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/ap
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by the test below, with an environment of its own"]
 async fn as_the_environment_says() -> Result<()> {
-    let (known, limit) = (Known::default(), Duration::from_secs(30));
+    let known = Known::default();
+    let limit = Duration::from_secs(30);
     let repository = Repository::parse(OF_AWS)?;
     let many = (0..8).map(|_| known.login_to_aws(&repository, limit));
     let auth = try_join_all(many).await?.swap_remove(0);
@@ -165,7 +168,8 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     let identity = AwsIdentity::start().await?;
     let host = registry.host().to_owned();
     let proxy = Proxy::start_to("me", "me", move |_| host.clone()).await?;
-    let (through, service) = (proxy.url(), identity.url());
+    let through = proxy.url();
+    let service = identity.url();
     let run = |variables: &[(&str, &str)]| {
         let always =
             [("TEST_PROXY", &*through), ("TEST_USER", "me"), ("AWS_ENDPOINT_URL_ECR", &*service)];

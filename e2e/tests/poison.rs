@@ -239,7 +239,8 @@ fn sample(kind: &str) -> Result<Value> {
 /// A spec that works, with one to three fields replaced by nonsense.
 fn poisoned(base: &Value, schema: &Value, chance: &mut Chance) -> Result<(Value, String)> {
     let fields = schema["properties"].as_object().context("no fields")?;
-    let (mut spec, mut told) = (base.clone(), Vec::new());
+    let mut spec = base.clone();
+    let mut told = Vec::new();
     for _ in 0..=chance.below(3) {
         let (key, field) = fields.iter().nth(chance.below(fields.len())).context("no field")?;
         spec[key] = nonsense(field, chance, 0);

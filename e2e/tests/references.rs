@@ -335,7 +335,8 @@ const NAMES: [&str; 7] = [
 
 /// The kind of a CRD, with its group where a kind of another group has the same name.
 fn called(crd: &CustomResourceDefinition) -> String {
-    let (kind, group) = (&crd.spec.names.kind, &crd.spec.group);
+    let kind = &crd.spec.names.kind;
+    let group = &crd.spec.group;
     if group.ends_with(".fluxcd.io") || group.ends_with(".windlass.dev") {
         return kind.clone();
     }
@@ -703,7 +704,8 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
     let victim = other.await_ready(&Target::git_repository("app")).await?;
     let artifact = victim.data["status"]["artifact"].clone();
     let text = |field: &str| artifact[field].as_str().unwrap_or_default().to_owned();
-    let (digest, path) = (text("digest"), text("path"));
+    let digest = text("digest");
+    let path = text("path");
     ensure!(path.contains(&other.namespace), "{artifact}");
     let own = |kind: &str| format!("{}/{}/forged/a.tar.gz", kind.to_lowercase(), story.namespace);
     let readers = readers();
@@ -758,7 +760,8 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_field_names_counts_where_it_may_be_and_as_long_as_it_is_there() -> Result<()> {
-    let (story, other) = (Story::begin("references").await?, Story::begin("others").await?);
+    let story = Story::begin("references").await?;
+    let other = Story::begin("others").await?;
     let refusing =
         Windlass::start(story.bed, &["--no-cross-namespace-refs", "--requeue-dependency=10m"])
             .await?;

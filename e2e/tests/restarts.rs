@@ -272,7 +272,8 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
     ensure!(stored["reportingController"] == "source-controller", "{stored}");
     let is_done = async || Ok(find("Kustomization", "ReconciliationSucceeded"));
     let done = story.await_until("the event of the run", SOON, is_done).await?;
-    let (about, metadata) = (&done["involvedObject"], &done["metadata"]);
+    let about = &done["involvedObject"];
+    let metadata = &done["metadata"];
     let object = story.expect(&app).await?;
     ensure!(about["uid"] == json!(object.metadata.uid) && about["namespace"] == story.namespace);
     ensure!(about["apiVersion"] == "kustomize.toolkit.fluxcd.io/v1", "{done}");

@@ -210,7 +210,8 @@ fn judge_event_hub(asked: &Asked) -> Judged {
         let pairs: Vec<(&str, &str)> =
             pairs.split('&').filter_map(|it| it.split_once('=')).collect();
         let of = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1);
-        let (resource, until) = (of("sr")?, of("se")?);
+        let resource = of("sr")?;
+        let until = of("se")?;
         let plain = percent_encoding::percent_decode_str(resource).decode_utf8().ok()?;
         let is_hub = plain == format!("https://{}/events", header("host"));
         let tag = e2e::servers::s3::hmac(b"hub-k3y", format!("{resource}\n{until}").as_bytes());

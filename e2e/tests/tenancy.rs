@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 /// Lets a ServiceAccount of the story's namespace do anything with ConfigMaps there.
 async fn allow_config_maps(story: &Story, account: &str) -> Result<()> {
-    let (name, namespace) = ("config-maps", &story.namespace);
+    let name = "config-maps";
+    let namespace = &story.namespace;
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": name}, "rules": rules});
@@ -164,7 +165,8 @@ async fn a_chart_repository_that_a_file_may_not_name_fails_its_releases_alone() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
-    let (story, other) = (Story::begin("tenant-a").await?, Story::begin("tenant-b").await?);
+    let story = Story::begin("tenant-a").await?;
+    let other = Story::begin("tenant-b").await?;
     let _windlass = Windlass::start_for(&story, &["--default-service-account=tenant"]).await?;
     account(&story, "tenant").await?;
     allow_config_maps(&story, "tenant").await?;

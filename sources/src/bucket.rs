@@ -273,7 +273,8 @@ mod tests {
     /// A bucket at a place where nobody answers.
     pub(super) fn remote(bucket: &str) -> Remote {
         let endpoint = Endpoint::parse("127.0.0.1:1", true).unwrap();
-        let (tls, identity) = (Tls::default(), Identity::Anonymous);
+        let tls = Tls::default();
+        let identity = Identity::Anonymous;
         Remote {
             server: Server { endpoint, region: None, identity, tls, proxy: None },
             bucket: bucket.to_owned(),

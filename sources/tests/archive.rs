@@ -29,7 +29,8 @@ fn inflate(archive: &[u8]) -> Vec<u8> {
 
 #[test]
 fn what_is_inside_gzip_is_what_go_writes() {
-    let (l, m) = ("l".repeat(90), "m".repeat(60));
+    let l = "l".repeat(90);
+    let m = "m".repeat(60);
     let mut contents = Contents::new();
     let mut file = |place: &str, executable: bool, body: &str| {
         contents.file(path(place), executable, body.into()).expect("a file");

@@ -22,12 +22,14 @@ fn serve(
 ) -> (Remote, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
     let endpoint = listener.local_addr().expect("loopback").to_string();
-    let (answer, count) = (Arc::new(answer), Arc::<AtomicUsize>::default());
+    let answer = Arc::new(answer);
+    let count = Arc::<AtomicUsize>::default();
     let counted = count.clone();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, answer, counted) =
-                (stream.expect("loopback"), answer.clone(), counted.clone());
+            let mut stream = stream.expect("loopback");
+            let answer = answer.clone();
+            let counted = counted.clone();
             thread::spawn(move || {
                 while let Some(head) = head(&mut stream) {
                     counted.fetch_add(1, Ordering::SeqCst);
@@ -37,7 +39,8 @@ fn serve(
         }
     });
     let endpoint = Endpoint::parse(&endpoint, true).expect("loopback");
-    let (tls, identity) = (Tls::default(), Identity::Anonymous);
+    let tls = Tls::default();
+    let identity = Identity::Anonymous;
     let remote = Remote {
         server: Server { endpoint, region: None, identity, tls, proxy: None },
         bucket: "b".to_owned(),
@@ -83,7 +86,8 @@ fn listing(keys: &[(&str, u64)], next: Option<&str>) -> String {
 
 /// The same server, asked by the protocols of the clouds.
 fn by_clouds(remote: &Remote) -> [Remote; 2] {
-    let (mut of_google, mut of_azure) = (remote.clone(), remote.clone());
+    let mut of_google = remote.clone();
+    let mut of_azure = remote.clone();
     of_google.server.identity = Identity::Google(google::Identity::Anonymous);
     of_azure.server.identity = Identity::Azure(azure::Identity::Anonymous);
     [of_google, of_azure]
@@ -145,7 +149,8 @@ async fn an_empty_page_is_not_the_end_unless_nothing_else_comes() {
     });
     assert_eq!((listed(&remote).await.unwrap(), count.load(Ordering::SeqCst)), (1, 2));
 
-    let (first, last) = (r#"{"nextPageToken": "t"}"#, r#"{"items": [{"name": "a", "etag": "1"}]}"#);
+    let first = r#"{"nextPageToken": "t"}"#;
+    let last = r#"{"items": [{"name": "a", "etag": "1"}]}"#;
     let (remote, count) = serve(move |head, stream| {
         say(stream, "200 OK", "", if head.contains("pageToken=t") { last } else { first });
     });

@@ -133,7 +133,8 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
     let mut dispatch = dispatch.map_err(|error| anyhow!(error))?;
     let clients = Clients::within(Egress::with_loopback());
     let sender = Sender { clients: &clients, lends_identity: true };
-    let (mut said, mut step) = (Vec::new(), dispatch.delivery.start());
+    let mut said = Vec::new();
+    let mut step = dispatch.delivery.start();
     let failure = loop {
         let (wait, parcel) = match step {
             Step::Done => break None,

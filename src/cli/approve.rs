@@ -162,7 +162,8 @@ async fn write(
     if args.reject {
         return Ok(format!("{phase} of {subject} is rejected by {user}"));
     }
-    let (count, needed) = (status.approvals.len() + 1, event.spec.approvals);
+    let count = status.approvals.len() + 1;
+    let needed = event.spec.approvals;
     Ok(format!("{phase} of {subject} is approved by {user}, {count} of {needed} approvals"))
 }
 

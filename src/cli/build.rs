@@ -144,7 +144,8 @@ fn build(args: &mut Args) -> anyhow::Result<()> {
     let mut warnings = Vec::new();
     let stop = Stop::default();
     let limit = TimeLimit::start(args.time_limit, &stop);
-    let (command, disk) = (args.helm_command.as_str(), Disk::default());
+    let command = args.helm_command.as_str();
+    let disk = Disk::default();
     let files = charts::WithCharts { command, disk, limit: &limit, stop: stop.clone() };
     // Who lifts the time lifts the steps, which are a time on any machine.
     let allowance = match args.time_limit == TIME_LIMIT {

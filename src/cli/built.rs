@@ -124,7 +124,8 @@ async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
 fn service(url: &str) -> Option<(Endpoint, String)> {
     let uri: Uri = url.parse().ok()?;
     let mut parts = uri.host()?.split('.');
-    let (name, namespace) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+    let name = parts.next()?.to_owned();
+    let namespace = parts.next()?.to_owned();
     let is_service = parts.next() == Some("svc") && uri.scheme_str() == Some("http");
     let port = uri.port_u16().unwrap_or(80);
     is_service.then(|| (Endpoint { namespace, name, port }, uri.path().to_owned()))

@@ -133,7 +133,8 @@ fn own(folder: &Path, output: &Path) -> anyhow::Result<Contents<Vec<u8>>> {
         let entries = std::fs::read_dir(&at).with_context(|| at.display().to_string())?;
         for entry in entries {
             let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
+            let path = entry.path();
+            let kind = entry.file_type()?;
             let name = entry.file_name();
             let name = name.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
             let is_top = shown.is_empty();
@@ -162,7 +163,8 @@ fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
     if let Ok(path) = std::fs::canonicalize(path) {
         return Ok(path);
     }
-    let (parent, name) = (path.parent(), path.file_name());
+    let parent = path.parent();
+    let name = path.file_name();
     let name = name.with_context(|| format!("{} is not the name of a file", path.display()))?;
     let parent = parent.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let found = std::fs::canonicalize(parent)
@@ -245,7 +247,8 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
         // The archive is the same file by whatever name it is reached.
         let elsewhere = tempfile::tempdir().unwrap();
-        let (to_folder, to_file) = (elsewhere.path().join("d"), elsewhere.path().join("f"));
+        let to_folder = elsewhere.path().join("d");
+        let to_file = elsewhere.path().join("f");
         std::os::unix::fs::symlink(folder.path(), &to_folder).unwrap();
         std::os::unix::fs::symlink(folder.path().join("out.tar.gz"), &to_file).unwrap();
         let top = std::fs::canonicalize(folder.path()).unwrap();

@@ -130,7 +130,8 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
         let listed = list(cluster, &Gvk::new("apps/v1", kind), namespace, OURS, findings).await;
         is_known &= listed.is_some();
         for object in listed.into_iter().flatten() {
-            let (id, images) = (name(&object), images(&object));
+            let id = name(&object);
+            let images = images(&object);
             match health::compute(&object, jiff::Timestamp::now()) {
                 _ if replicas(&object) == 0 => findings.fail(&format!(
                     "{id} is scaled to zero, so nothing is reconciled; `kubectl -n {namespace} scale {}/{} --replicas=1` \
@@ -259,7 +260,8 @@ impl Terms {
                 |container: &Value| container["args"].as_array().into_iter().flatten().any(is_it);
             workloads.iter().any(|workload| containers(workload).any(has))
         };
-        let (divides, forwards) = (has("--watch-label-selector="), has("--events-addr="));
+        let divides = has("--watch-label-selector=");
+        let forwards = has("--events-addr=");
         Self { is_before, divides, forwards }
     }
 

@@ -120,7 +120,8 @@ fn names(kind: &str, words: &[String]) -> Vec<String> {
     asked(words, async |site| {
         let targets = kind::targets(&site.cluster, &kind).await?;
         let [target] = targets.as_slice() else { bail!("that are several kinds") };
-        let (namespace, selectors) = (site.namespace_of(target), ("", ""));
+        let namespace = site.namespace_of(target);
+        let selectors = ("", "");
         let part =
             site.cluster.list_at_most(&target.resource, namespace, selectors, None, MOST).await?;
         Ok(part.objects.iter().map(Object::name).map(str::to_owned).collect())
@@ -140,7 +141,8 @@ fn asked(
 
 /// Where the names of a command line are.
 fn place(words: &[String]) -> Option<Place> {
-    let (mut kept, mut words) = (Vec::new(), words.iter());
+    let mut kept = Vec::new();
+    let mut words = words.iter();
     while let Some(word) = words.next() {
         let name = word.split('=').next().unwrap_or_default();
         if OF_PLACE.contains(&name) {

@@ -87,7 +87,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Command::Diff { file, shown }) => block_on(async {
             let (cluster, live) = shown.open().await?;
             let new = read(file, live.name())?;
-            let (old, new) = (live.into_value(), new.into_value());
+            let old = live.into_value();
+            let new = new.into_value();
             let verdict =
                 survey::survey(&cluster, "", old, new).await?.map_err(anyhow::Error::msg)?;
             shown.print(&verdict, || text(&verdict, Screen::of_stdout()))?;
@@ -208,7 +209,8 @@ impl Usage {
             return Ok(usage);
         };
         let resource = survey::resource(&definition, &version.name);
-        let (mut pages, mut counted) = (cluster.pages(&resource, "", Part::Metadata)?, 0);
+        let mut pages = cluster.pages(&resource, "", Part::Metadata)?;
+        let mut counted = 0;
         while let Some(page) = pages.next().await? {
             counted += page.len() as u64;
             page.iter().for_each(|Shallow(it)| usage.add(&it["metadata"]));

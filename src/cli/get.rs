@@ -144,7 +144,8 @@ impl Printer {
             _ => Shape::List,
         };
         let writer = Writer::new(args.output, shape);
-        let (format, rows) = (args.output, Vec::new());
+        let format = args.output;
+        let rows = Vec::new();
         Self { table, writer, format, has_namespaces, has_kinds, rows, printed: 0 }
     }
 
@@ -314,7 +315,8 @@ mod tests {
     fn the_table_fits_terminals_of_both_widths() {
         let command = Args::augment_args(Command::new("get").no_binary_name(true));
         let args = Args::from_arg_matches(&command.get_matches_from(["-A"])).unwrap();
-        let (kustomize, source) = ("kustomize.toolkit.fluxcd.io/v1", "source.toolkit.fluxcd.io/v1");
+        let kustomize = "kustomize.toolkit.fluxcd.io/v1";
+        let source = "source.toolkit.fluxcd.io/v1";
         let targets = [target(kustomize, "Kustomization"), target(source, "GitRepository")];
         let ready = |status: &str, message: &str| json!([{"type": "Ready", "status": status, "reason": "X", "message": message}]);
         let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";

@@ -48,11 +48,13 @@ const NOTHING_MATCHED: u8 = 3;
 /// Runs the command.
 pub(super) fn run(flags: Flags) -> ExitCode {
     let settings = flags.settings();
-    let (allows_nothing, is_quiet) = (flags.allow_no_matching_release, flags.quiet);
+    let allows_nothing = flags.allow_no_matching_release;
+    let is_quiet = flags.quiet;
     let stop = Stop::default();
     let limit = TimeLimit::start(flags.time_limit, &stop);
     // Templates may include each other deeply, which takes stack.
-    let (seen, asked) = (stop.clone(), settings.clone());
+    let seen = stop.clone();
+    let asked = settings.clone();
     let thread =
         std::thread::Builder::new().stack_size(STACK).spawn(move || print(&flags, &asked, &seen));
     let printed = thread

@@ -163,8 +163,8 @@ async fn preview(cluster: &Cluster, objects: &[Object]) -> anyhow::Result<()> {
             }
             Err(error) => return Err(error).with_context(|| id.clone()),
         };
-        let (before, after) =
-            (before.as_ref().map(text).transpose()?.unwrap_or_default(), text(&after)?);
+        let before = before.as_ref().map(text).transpose()?.unwrap_or_default();
+        let after = text(&after)?;
         if before != after {
             let diff = TextDiff::from_lines(&before, &after);
             print(

@@ -122,7 +122,8 @@ async fn resources_of(cluster: &Cluster, word: &str) -> anyhow::Result<Vec<Resou
 }
 
 async fn of_ours(cluster: &Cluster, names: &Names) -> Result<Resource, ClusterError> {
-    let (group, version) = (names.group.to_owned(), names.version.to_owned());
+    let group = names.group.to_owned();
+    let version = names.version.to_owned();
     cluster.resource(&Gvk { group, version, kind: names.kind.to_owned() }).await
 }
 
@@ -207,7 +208,8 @@ pub(super) async fn read(site: &Site, target: &Target) -> anyhow::Result<Object>
 
 /// What is said of an object that does not exist.
 pub(super) async fn absent(site: &Site, target: &Target) -> anyhow::Error {
-    let (namespace, name) = (site.namespace_of(target), target.name.as_deref().unwrap_or_default());
+    let namespace = site.namespace_of(target);
+    let name = target.name.as_deref().unwrap_or_default();
     let Gvk { group, kind, .. } = &target.resource.gvk;
     let id = ObjectId::new(namespace, name, group, kind);
     let mut text = format!("{} does not exist", id.subject());

@@ -323,7 +323,9 @@ mod tests {
 
     #[tokio::test]
     async fn lines_of_several_containers_are_in_the_order_of_their_times() {
-        let (one, two, broken) = (container("one"), container("two"), container("broken"));
+        let one = container("one");
+        let two = container("two");
+        let broken = container("broken");
         let lost = || Err(ClusterError::NoAnswer("connection lost".to_owned()));
         let sources = || {
             vec![

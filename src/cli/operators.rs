@@ -177,7 +177,8 @@ async fn lease_resource(cluster: &Cluster) -> Result<Option<Resource>, ClusterEr
 /// All Leases but those of nodes.
 async fn leases(cluster: &Cluster) -> Result<Vec<Object>, ClusterError> {
     let Some(resource) = lease_resource(cluster).await? else { return Ok(Vec::new()) };
-    let (mut found, mut from) = (Vec::new(), None);
+    let mut found = Vec::new();
+    let mut from = None;
     loop {
         let part = cluster.list_part(&resource, "", ("", NODES), from.as_deref()).await?;
         let is_of_operator = |it: &Object| {

@@ -49,7 +49,8 @@ impl Patience {
         }
         (waited >= SILENCE).then(|| {
             self.is_over = true;
-            let (subject, seconds) = (clean(&object.id().subject()), waited.as_secs());
+            let subject = clean(&object.id().subject());
+            let seconds = waited.as_secs();
             format!("{subject}: windlass has not reacted for {seconds} s: `windlass check` shows whether it runs")
         })
     }

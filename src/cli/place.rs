@@ -220,7 +220,8 @@ impl Site {
         labels: &str,
         each: &mut impl FnMut(Vec<Object>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<String>> {
-        let (mut from, mut limit) = (None, FIRST_PAGE);
+        let mut from = None;
+        let mut limit = FIRST_PAGE;
         loop {
             let selectors = (labels, "");
             let part =

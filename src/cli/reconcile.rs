@@ -244,7 +244,8 @@ async fn await_release(
     row: &Value,
     token: &str,
 ) -> anyhow::Result<()> {
-    let (id, name) = (object.id(), release::full_name(row));
+    let id = object.id();
+    let name = release::full_name(row);
     say(Mark::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
     let awaited = Awaited::Request(token.to_owned());
     let mut patience = Patience::with(object);
@@ -312,7 +313,8 @@ pub(super) async fn await_run(
 fn reset(object: &Object) -> Option<String> {
     let said =
         condition(object, "Ready").filter(|said| cause::reason::is_exhausted(said.reason))?;
-    let (namespace, name) = (object.namespace(), object.name());
+    let namespace = object.namespace();
+    let name = object.name();
     (object.kind() == "HelmRelease").then(|| {
         format!(
             "; {}: it is not retried before `windlass reconcile hr/{name} -n {namespace} --reset`",

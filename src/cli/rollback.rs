@@ -108,7 +108,8 @@ async fn roll_back(
         None => format!("rolled back to revision {}", asked.to),
     };
     suspend(site, &target, &found, &owner, &reason).await?;
-    let (subject, name) = (clean(&found.owner.id().subject()), found.release());
+    let subject = clean(&found.owner.id().subject());
+    let name = found.release();
     let title = found.title();
     *suspended.borrow_mut() =
         Some(clean(&format!("{title} stays suspended until `{}`", found.resumption())));
@@ -161,7 +162,8 @@ impl Found {
     fn resumption(&self) -> String {
         let id = self.owner.id();
         let release = self.release().map(|it| format!(" --release {it}")).unwrap_or_default();
-        let (kind, namespace) = (id.kind.to_lowercase(), &id.namespace);
+        let kind = id.kind.to_lowercase();
+        let namespace = &id.namespace;
         format!("windlass resume {kind}/{} -n {namespace}{release}", id.name)
     }
 
@@ -256,7 +258,8 @@ fn wanted(found: &Found, to: Option<i64>) -> anyhow::Result<Rollback> {
 /// # Errors
 /// It is not; names those that are.
 async fn is_stored(site: &Site, found: &Found, to: i64) -> anyhow::Result<()> {
-    let (status, history) = (found.status(), found.history());
+    let status = found.status();
+    let history = found.history();
     let place =
         status["storageNamespace"].as_str().zip(history.first().and_then(|it| it["name"].as_str()));
     let Some((namespace, name)) = place.filter(|_| !found.is_remote()) else { return Ok(()) };

@@ -70,7 +70,8 @@ fn asked(object: &Object) -> Option<String> {
     let spec = object.get("spec").filter(|_| is_event)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let status = object.get("status").unwrap_or(&Value::Null);
-    let (phase, lifecycle) = (text(&spec["phase"]), text(&spec["lifecycle"]));
+    let phase = text(&spec["phase"]);
+    let lifecycle = text(&spec["lifecycle"]);
     let subject = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
     let state = match status["phase"].as_str() {
         None | Some("") => "Pending",

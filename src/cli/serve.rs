@@ -101,7 +101,8 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let hand_over = settings.leader_election.leader_election_release_on_cancel;
     let mut candidate = cluster.candidate(terms);
     let tell = {
-        let (metrics, readiness) = (metrics.clone(), readiness.clone());
+        let metrics = metrics.clone();
+        let readiness = readiness.clone();
         move |standing: &Standing| {
             let excluded = match standing {
                 Standing::Excluded(by) => Some(by.clone()),

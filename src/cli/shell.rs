@@ -42,7 +42,8 @@ pub(super) fn complete(args: Completion) -> anyhow::Result<()> {
 
 /// A script that asks the program, which knows the cluster.
 fn script(shell: Shell) -> anyhow::Result<Vec<u8>> {
-    let (shells, mut script) = (Shells::builtins(), Vec::new());
+    let shells = Shells::builtins();
+    let mut script = Vec::new();
     let completer = shells.completer(&shell.to_string()).context("no script for this shell")?;
     let name = "windlass";
     completer.write_registration(VARIABLE, name, name, name, &mut script)?;
@@ -71,7 +72,8 @@ mod tests {
 
     /// What is offered for the last of some words.
     fn offered(words: &[&str]) -> Vec<String> {
-        let (mut command, last) = (crate::cli::command(), words.len() - 1);
+        let mut command = crate::cli::command();
+        let last = words.len() - 1;
         let words = words.iter().map(OsString::from).collect();
         let found = clap_complete::engine::complete(&mut command, words, last, None).unwrap();
         found.iter().map(|it| it.get_value().to_string_lossy().into_owned()).collect()

@@ -93,7 +93,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 let reason = by(&owner, args.reason.as_deref());
                 let until = annotations[SUSPENDED_UNTIL].as_str();
                 release::suspend(&site, target, object, &row, (&reason, until)).await?;
-                let (release, subject) = (release::full_name(&row), object.id().subject());
+                let release = release::full_name(&row);
+                let subject = object.id().subject();
                 let told = format!("release {release} of {subject} is suspended: {reason}");
                 say(Mark::Success, &clean(&told));
                 return Ok(());
@@ -160,7 +161,8 @@ pub(super) async fn each(
     let site = site.within(chosen.scope.all_namespaces);
     let targets = kind::targets(&site.cluster, &chosen.what).await?;
     chosen.scope.check(&targets)?;
-    let (mut found, mut left_out) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
+    let mut left_out = Vec::new();
     for target in &targets {
         if target.name.is_some() {
             found.push((target, kind::read(&site, target).await?));

@@ -171,7 +171,8 @@ impl Table {
     }
 
     fn line(&self, row: &[Cell], out: &mut String) {
-        let (mut used, mut gap) = (0, 0);
+        let mut used = 0;
+        let mut gap = 0;
         let (most, is_cut) = self.room();
         let mut below = Vec::new();
         let mut leaves_out = false;
@@ -239,7 +240,9 @@ fn is_direction(letter: char) -> bool {
 pub(super) fn age(since: Option<Time>, now: Time) -> String {
     let Some(since) = since else { return String::new() };
     let seconds = now.duration_since(since).as_secs().max(0);
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
+    let days = seconds / 86_400;
     match () {
         () if seconds < 120 => format!("{seconds}s"),
         () if minutes < 10 && seconds % 60 > 0 => format!("{minutes}m{}s", seconds % 60),

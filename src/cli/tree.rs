@@ -156,7 +156,8 @@ impl Grower<'_> {
 
     /// What uses a source, and what could not be listed.
     async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<Branch>)> {
-        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut unreadable = Vec::new();
         let is_source =
             crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind);
         // A tree that began at what uses a source does not lead back through it.

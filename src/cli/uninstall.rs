@@ -258,7 +258,8 @@ async fn held_by(cluster: &Cluster, gvk: &Gvk) -> Result<Vec<Object>, ClusterErr
         Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
         found => found?,
     };
-    let (mut held, mut from) = (Vec::new(), None);
+    let mut held = Vec::new();
+    let mut from = None;
     loop {
         let part = cluster.list_part(&resource, "", ("", ""), from.as_deref()).await?;
         held.extend(part.objects.into_iter().map(|mut object| {

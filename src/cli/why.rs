@@ -86,7 +86,8 @@ struct Summed<'w> {
 }
 
 async fn explain(site: &Site, target: &Target) -> anyhow::Result<Why> {
-    let (namespace, name) = (site.namespace_of(target), target.name.clone().unwrap_or_default());
+    let namespace = site.namespace_of(target);
+    let name = target.name.clone().unwrap_or_default();
     let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
         let text = kind::absent(site, target).await.to_string();
         let is_known = !text.ends_with("does not exist");

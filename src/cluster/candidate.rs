@@ -123,7 +123,8 @@ impl Cluster {
     pub(crate) fn candidate(&self, terms: Terms) -> Option<Candidate> {
         let Terms { own, flux, replaced } = terms;
         let times = own.as_ref().or(flux.as_ref())?;
-        let (retry, limit) = (times.retry, times.renew_deadline);
+        let retry = times.retry;
+        let limit = times.renew_deadline;
         let client = || self.leasing.clone();
         let claims = flux.iter().flat_map(|flux| {
             replaced.iter().map(|name| {
@@ -244,7 +245,8 @@ impl Candidate {
                 Claim::new(Election { name: name.clone(), ..election.clone() }, self.client.clone())
             };
             let claim = self.sharded.entry(name.clone()).or_insert_with(new);
-            let (lease, holder) = (claim.election.lease(), claim.check().await?);
+            let lease = claim.election.lease();
+            let holder = claim.check().await?;
             let text = || holder.map(|holder| format!("Lease {lease} is held by '{holder}'"));
             excluded = excluded.or_else(text);
         }
@@ -257,7 +259,8 @@ impl Candidate {
         let api = Api::<Deployment>::namespaced(self.client.clone(), &election.namespace);
         let parts = ListParams::default().labels(FLUX).limit(MOST_LISTED);
         for found in api.list(&parts).await?.items {
-            let (name, labels) = (found.name_any(), found.labels());
+            let name = found.name_any();
+            let labels = found.labels();
             let component = labels.get(COMPONENT).map(String::as_str);
             let replicas = found.spec.replicas.unwrap_or(1);
             if controller_of(&name, component, &self.replaced).is_some() && replicas > 0 {

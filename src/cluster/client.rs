@@ -538,8 +538,10 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_goes_on_with_renewed_credentials() {
-        let (before, after) = (cluster("one").await, cluster("two").await);
-        let (tenant, copy) = (before.acting_as("somebody").unwrap(), before.clone());
+        let before = cluster("one").await;
+        let after = cluster("two").await;
+        let tenant = before.acting_as("somebody").unwrap();
+        let copy = before.clone();
         for it in [&before, &tenant, &copy] {
             assert_eq!(uid(it).await, "one");
         }

@@ -177,6 +177,7 @@ fn place(object: &Value) -> String {
         it if it.is_empty() => it,
         it => format!("/namespaces/{it}"),
     };
-    let (api, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let api = text(&object["apiVersion"]);
+    let kind = text(&object["kind"]);
     format!("{}{namespace}/{}/{}", prefix(&api), plural(&kind), text(&metadata["name"]))
 }

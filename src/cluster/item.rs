@@ -109,7 +109,8 @@ impl<K: super::kind::OurKind> Wire for Item<K> {
             Ok(object) => Ok(Self::Read(object)),
             Err(error) => {
                 let meta = meta(json)?;
-                let (conditions, why) = (conditions(json), why(json, &error));
+                let conditions = conditions(json);
+                let why = why(json, &error);
                 Ok(Self::Unreadable(Box::new(Unreadable { meta, conditions, why })))
             }
         }
@@ -231,7 +232,8 @@ pub(crate) fn why(json: &[u8], error: &serde_json::Error) -> String {
 
 /// Walks over what is structure in a JSON text and not inside of a string; `each` gets position and byte.
 fn walk(json: &[u8], mut each: impl FnMut(usize, u8)) {
-    let (mut is_text, mut is_escaped) = (false, false);
+    let mut is_text = false;
+    let mut is_escaped = false;
     for (at, &byte) in json.iter().enumerate() {
         match (is_text, byte) {
             (true, _) if is_escaped => is_escaped = false,
@@ -245,7 +247,8 @@ fn walk(json: &[u8], mut each: impl FnMut(usize, u8)) {
 }
 
 fn depth(json: &[u8]) -> usize {
-    let (mut now, mut deepest) = (0_usize, 0);
+    let mut now = 0_usize;
+    let mut deepest = 0;
     walk(json, |_, byte| match byte {
         b'{' | b'[' => {
             now += 1;
@@ -259,7 +262,9 @@ fn depth(json: &[u8]) -> usize {
 
 /// The same JSON with nulls for what lies deeper than is kept.
 fn pruned(json: &[u8]) -> Vec<u8> {
-    let (mut out, mut now, mut from) = (Vec::with_capacity(json.len()), 0_usize, 0);
+    let mut out = Vec::with_capacity(json.len());
+    let mut now = 0_usize;
+    let mut from = 0;
     walk(json, |at, byte| match byte {
         b'{' | b'[' => {
             now += 1;
@@ -379,7 +384,8 @@ impl<T: Wire> Page<T> {
             r#continue: Option<String>,
             remaining_item_count: Option<i64>,
         }
-        let (mut items, mut meta) = (None, ListMeta::default());
+        let mut items = None;
+        let mut meta = ListMeta::default();
         for (name, value) in members(json)? {
             match name.as_str() {
                 "metadata" => meta = serde_json::from_slice(value)?,
@@ -391,7 +397,8 @@ impl<T: Wire> Page<T> {
             }
         }
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let (next, version) = (said(meta.r#continue), said(meta.resource_version));
+        let next = said(meta.r#continue);
+        let version = said(meta.resource_version);
         let remaining = meta.remaining_item_count.and_then(|it| u64::try_from(it).ok());
         let remaining = remaining.unwrap_or_default();
         // What is on no page would be taken for deleted.
@@ -420,7 +427,8 @@ impl<T: Wire> Line<T> {
     /// # Errors
     /// When it is no event of a watch.
     pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        let (mut kind, mut object) = (String::new(), None);
+        let mut kind = String::new();
+        let mut object = None;
         for (name, value) in members(json)? {
             match name.as_str() {
                 "type" => kind = serde_json::from_slice(value)?,

@@ -213,7 +213,8 @@ fn proxy(kubeconfig: &mut Kubeconfig) -> Result<Option<Proxy>, KubeconfigError> 
     }
     let Some(url) = chosen else { return Ok(None) };
     let url = url::Url::parse(&url).map_err(|_| KubeconfigError::Proxy)?;
-    let (host, port) = (url.host_str(), url.port_or_known_default());
+    let host = url.host_str();
+    let port = url.port_or_known_default();
     let host = host.ok_or(KubeconfigError::Proxy)?;
     let address = |scheme: &str, port: u16| {
         Uri::try_from(format!("{scheme}://{host}:{port}")).map_err(|_| KubeconfigError::Proxy)

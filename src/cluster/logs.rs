@@ -148,7 +148,8 @@ fn request(
         namespaced: true,
         watchable: true,
     };
-    let (pod, container) = (pods.path(namespace, Some(pod))?, url_encode(container));
+    let pod = pods.path(namespace, Some(pod))?;
+    let container = url_encode(container);
     let path = format!("{pod}/log?container={container}&{query}");
     let request = Request::get(&path).body(Vec::new());
     request.map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))

@@ -182,7 +182,9 @@ impl Cluster {
         field_selector: &str,
         most: usize,
     ) -> Result<Vec<Object>, ClusterError> {
-        let (mut objects, mut bytes, mut limit) = (Vec::new(), 0, most.min(LIST_CHUNK));
+        let mut objects = Vec::new();
+        let mut bytes = 0;
+        let mut limit = most.min(LIST_CHUNK);
         let mut from: Option<String> = None;
         for _ in 0..MOST_CHUNKS {
             let at = from.as_deref();

@@ -128,7 +128,8 @@ impl Cluster {
     }
 
     fn pages_of<T>(&self, path: String, accept: &'static str, limit: usize) -> Pages<'_, T> {
-        let (place, items) = (Place::First, PhantomData);
+        let place = Place::First;
+        let items = PhantomData;
         Pages { cluster: self, path, accept, limit, place, read: 0, empty: 0, items }
     }
 
@@ -143,7 +144,8 @@ impl Cluster {
         namespace: &str,
         selector: &str,
     ) -> Result<(Vec<Value>, bool), ClusterError> {
-        let (path, selector) = (resource.path(namespace, None)?, url_encode(selector));
+        let path = resource.path(namespace, None)?;
+        let selector = url_encode(selector);
         let path = format!("{path}?limit={PAGE}&labelSelector={selector}");
         let page = self.page_at::<Shallow>(&path, METADATA_LIST).await?;
         Ok((page.items.into_iter().map(|Shallow(item)| item).collect(), page.next.is_some()))
@@ -196,7 +198,8 @@ mod tests {
     use crate::cluster::double::answering;
 
     fn widgets() -> Resource {
-        let (gvk, plural) = (Gvk::new("acme.io/v1", "Widget"), "widgets".to_owned());
+        let gvk = Gvk::new("acme.io/v1", "Widget");
+        let plural = "widgets".to_owned();
         Resource { gvk, plural, namespaced: true, watchable: true }
     }
 

@@ -65,7 +65,8 @@ impl Members {
         let member = match members.iter().filter_map(Weak::upgrade).find(roomy) {
             Some(member) => member,
             None => {
-                let (streams, bound) = (AtomicUsize::new(0), AtomicUsize::new(STREAMS));
+                let streams = AtomicUsize::new(0);
+                let bound = AtomicUsize::new(STREAMS);
                 let member = Arc::new(Member { client: open()?, streams, bound });
                 members.push(Arc::downgrade(&member));
                 member
@@ -112,7 +113,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_opened_when_the_others_are_full_and_ends_with_its_last_watch() {
-        let (members, mut opened) = (Members::default(), 0);
+        let members = Members::default();
+        let mut opened = 0;
         let mut places: Vec<Place> =
             (0..3 * STREAMS).map(|_| place(&members, &mut opened)).collect();
         assert_eq!(opened, 3);
@@ -126,7 +128,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_gives_no_answer_takes_no_more_than_it_has() {
-        let (members, mut opened) = (Members::default(), 0);
+        let members = Members::default();
+        let mut opened = 0;
         let kept: Vec<Place> = (0..10).map(|_| place(&members, &mut opened)).collect();
         place(&members, &mut opened).leave_crowded();
         let next = place(&members, &mut opened);

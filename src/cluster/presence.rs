@@ -66,7 +66,8 @@ impl Offer {
                 "aggregated discovery is not supported; windlass requires Kubernetes 1.26 or later";
             return Err(ClusterError::NoAnswer(text.to_owned()));
         }
-        let (mut versions, mut stale) = (Vec::new(), Vec::new());
+        let mut versions = Vec::new();
+        let mut stale = Vec::new();
         let text = |value: &Value, path: &str| {
             value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
         };

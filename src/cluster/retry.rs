@@ -153,7 +153,8 @@ mod tests {
     #[tokio::test]
     async fn nobody_comes_back_earlier_than_told_and_no_permit_is_held_for_long() {
         let short = told_by(429, "2").await;
-        let (two, three) = (Duration::from_secs(2), Duration::from_secs(3));
+        let two = Duration::from_secs(2);
+        let three = Duration::from_secs(3);
         for path in ["/a", "/b", "/c"] {
             let delay = delay(&short, 1, path).unwrap();
             assert!(delay >= two && delay <= three, "{delay:?}");

@@ -71,7 +71,8 @@ impl Cluster {
         path: &str,
         most: u64,
     ) -> Result<Vec<u8>, ClusterError> {
-        let (namespace, name) = (url_encode(&at.namespace), url_encode(&at.name));
+        let namespace = url_encode(&at.namespace);
+        let name = url_encode(&at.name);
         let path = format!(
             "/api/v1/namespaces/{namespace}/services/http:{name}:{}/proxy/{}",
             at.port,
@@ -133,7 +134,8 @@ mod tests {
             let code = if request == expected { 200 } else { 404 };
             (code, Body::from(vec![0xff; 5]))
         });
-        let (cluster, namespace) = (cluster.await, "flux-system".to_owned());
+        let cluster = cluster.await;
+        let namespace = "flux-system".to_owned();
         let at = Endpoint { namespace, name: "windlass".to_owned(), port: 80 };
         assert_eq!(cluster.ask_service(&at, "/a/b.tar.gz", 5).await.unwrap(), [0xff; 5]);
         let error = cluster.ask_service(&at, "/a/b.tar.gz", 4).await.unwrap_err();

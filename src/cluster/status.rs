@@ -54,7 +54,8 @@ impl Cluster {
         status: &Value,
     ) -> Result<(), ClusterError> {
         let patch = json!({"metadata": {"uid": meta.uid}, "status": status});
-        let (namespace, name) = (&meta.namespace, &meta.name);
+        let namespace = &meta.namespace;
+        let name = &meta.name;
         match self.patch::<K>(namespace, name, Some("status"), (manager, patch)).await {
             // It is written, and cannot be read now as before.
             Ok(_) | Err(ClusterError::Unreadable(_)) => Ok(()),

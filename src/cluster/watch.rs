@@ -297,7 +297,8 @@ impl<T: Wire> Watch<T> {
         match self.ask(&query, self.accept.1).await {
             Ok(body) => {
                 self.told.push_back(Seen::Live);
-                let (lines, since) = (Lines::new(body), Instant::now());
+                let lines = Lines::new(body);
+                let since = Instant::now();
                 self.phase = Phase::Watching { version, lines, since };
                 Ok(())
             }

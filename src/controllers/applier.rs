@@ -327,7 +327,8 @@ impl<K: Applied> Session<K> {
             Ok(timeouts) => timeouts,
             Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
         };
-        let (health, depends_on) = (object.health_check_exprs(), object.depends_on());
+        let health = object.health_check_exprs();
+        let depends_on = object.depends_on();
         if let Err(rest) = self.expressions.read(object.meta(), health, depends_on).await {
             return self.finish(Ended::early(&object, rest), None).await;
         }
@@ -359,7 +360,8 @@ impl<K: Applied> Session<K> {
     /// What the gate says once dependencies are known; nothing if it is open. Suspension and windows were asked about
     /// before anything was resolved.
     pub(crate) async fn gate(&self, object: &Arc<K>, facts: Facts, revision: &str) -> Option<Rest> {
-        let (context, store) = (&self.context, &self.context.store::<K>());
+        let context = &self.context;
+        let store = &self.context.store::<K>();
         let stale = |other: &K| K::stale(other, object, revision);
         let dependencies =
             gate::named_by(context, store, object, object.depends_on(), &self.expressions, stale);
@@ -379,7 +381,8 @@ impl<K: Applied> Session<K> {
 
     /// What a spec says about where and as whom.
     pub(crate) fn wanted<'a>(&'a self, object: &'a K) -> Wanted<'a> {
-        let (kube_config, account) = (object.kube_config(), object.service_account_name());
+        let kube_config = object.kube_config();
+        let account = object.service_account_name();
         Wanted::new(&self.context.settings, &self.node.namespace, kube_config, account)
     }
 

@@ -83,7 +83,8 @@ pub(crate) async fn files(
     artifact: &Artifact,
     elsewhere: bool,
 ) -> Result<Arc<tree::Memory>, ArtifactError> {
-    let (store, time) = (context.artifacts.clone(), context.settings.http_timeout);
+    let store = context.artifacts.clone();
+    let time = context.settings.http_timeout;
     let egress = context.remotes.artifacts.clone();
     let Artifact { path, digest, url, .. } = artifact.clone();
     let runtime = tokio::runtime::Handle::current();
@@ -112,11 +113,13 @@ pub(crate) async fn bytes(
     elsewhere: bool,
     limit: u64,
 ) -> Result<Vec<u8>, ArtifactError> {
-    let (store, time) = (context.artifacts.clone(), context.settings.http_timeout);
+    let store = context.artifacts.clone();
+    let time = context.settings.http_timeout;
     let Artifact { path, digest, url, .. } = artifact.clone();
     if elsewhere {
         let egress = context.remotes.artifacts.clone();
-        let (remote, limits) = (Remote { url, digest, egress }, Limits { bytes: limit, time });
+        let remote = Remote { url, digest, egress };
+        let limits = Limits { bytes: limit, time };
         let file = sources::artifact::fetch(&remote, &limits).await;
         return read(file.map_err(|error| ArtifactError::of_remote(&error))?, limit).await;
     }

@@ -115,7 +115,8 @@ impl Creation {
     }
 
     fn displaced(text: &str) -> Self {
-        let (outcome, text) = (AuditOutcome::Failed, text.to_owned());
+        let outcome = AuditOutcome::Failed;
+        let text = text.to_owned();
         Self { outcome, text, is_displaced: true, is_owed: false }
     }
 }
@@ -133,7 +134,8 @@ fn is_same(one: &Object, other: &Object) -> bool {
 
 /// Creates an audit; one of its name that is there already is read.
 async fn create(context: &Context, audit: &Object) -> Creation {
-    let (resource, cluster) = (resource(), &context.cluster);
+    let resource = resource();
+    let cluster = &context.cluster;
     let Err(error) = cluster.create_object(&resource, audit, MANAGER, false).await else {
         return Creation::plain(AuditOutcome::Written, String::new());
     };
@@ -197,7 +199,8 @@ async fn repay(context: &Context) {
             }
             context.metrics.audited(outcome);
             if outcome == AuditOutcome::Failed {
-                let (namespace, name) = (audit.namespace(), audit.name());
+                let namespace = audit.namespace();
+                let name = audit.name();
                 tracing::error!(namespace, name, error = text, "failed to write a ReleaseAudit");
             }
         }

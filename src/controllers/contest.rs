@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn what_is_not_corrected_any_more_is_told_until_a_pause_went_by_without_a_rival() {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
-        let (pause, id) = (Duration::from_secs(60), ObjectId::new("shop", "a", "", "ConfigMap"));
+        let pause = Duration::from_secs(60);
+        let id = ObjectId::new("shop", "a", "", "ConfigMap");
         let mut contests = Contests::default();
         let allows = |contests: &mut Contests, second: i64| {
             contests.allows((&id, "d"), at(second), pause, || "by a rival".to_owned())

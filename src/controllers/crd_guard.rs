@@ -175,7 +175,8 @@ impl<'a> Guard<'a> {
         new: &Object,
     ) -> Result<Option<Vec<String>>, ClusterError> {
         let fields = |it: &Object| Value::Object(it.fields().clone());
-        let (old, new) = (fields(live), fields(new));
+        let old = fields(live);
+        let new = fields(new);
         let surveyed = survey::survey(self.target.as_ourselves(), self.namespace, old, new).await?;
         let verdict: Verdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
@@ -249,7 +250,8 @@ impl<'a> Guard<'a> {
             owner: self.namespace,
             is_tenant: self.target.is_impersonated(),
         };
-        let (ours, is_trusted) = (self.target.as_ourselves(), self.is_trusted());
+        let ours = self.target.as_ourselves();
+        let is_trusted = self.is_trusted();
         let removing =
             Removing { ours, theirs, live, manager, mine, propagation, is_trusted, permit, site };
         removing.run().await
@@ -267,7 +269,8 @@ impl<'a> Guard<'a> {
     ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&live.gvk()).await?;
-        let (uid, mut live) = (live.uid().to_owned(), live.clone());
+        let uid = live.uid().to_owned();
+        let mut live = live.clone();
         for attempt in 1.. {
             let patch = claims::without(&live, &uid, None, mine);
             match cluster.merge_patch(&resource, ("", live.name()), &patch, manager).await {
@@ -302,7 +305,9 @@ async fn may_list(cluster: &Cluster, live: &Object) -> bool {
 
 /// Why a definition is not written, and how to go on.
 fn refused(live: &Object, lines: &[String], is_trusted: bool) -> String {
-    let (name, uid, generation) = (live.name(), live.uid(), live.generation());
+    let name = live.name();
+    let uid = live.uid();
+    let generation = live.generation();
     let list: String = lines.iter().map(|line| format!("\n  - {line}")).collect();
     let force = match is_trusted {
         true => format!(

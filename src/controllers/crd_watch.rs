@@ -40,7 +40,8 @@ pub(crate) async fn follow_crds(cluster: Cluster, hub: Arc<Hub>) {
             cluster.forget_group(&group);
             hub.changed(&kinds_of(&group));
             // An API server may serve a kind a moment after its CRD says so.
-            let (hub, kinds) = (hub.clone(), kinds_of(&group));
+            let hub = hub.clone();
+            let kinds = kinds_of(&group);
             tokio::spawn(async move {
                 tokio::time::sleep(SERVED_AFTER).await;
                 hub.changed(&kinds);

@@ -127,13 +127,15 @@ impl Delivery {
     /// Returns once Alerts and Providers were listed; false if their watch ended before.
     pub(crate) async fn listed(&self) -> bool {
         let kept = &self.context.kept;
-        let (alerts, providers) = (kept.listed::<Alert>(), kept.listed::<Provider>());
+        let alerts = kept.listed::<Alert>();
+        let providers = kept.listed::<Provider>();
         alerts.await && providers.await
     }
 
     /// Has a notification wait for its Provider.
     async fn put(self: &Arc<Self>, notification: Notification) {
-        let (spool, place) = (self.spool.clone(), notification.place());
+        let spool = self.spool.clone();
+        let place = notification.place();
         // It panics only where the disk's driver does.
         let put = tokio::task::spawn_blocking(move || spool.put(notification)).await;
         let put = put.unwrap_or_default();

@@ -45,7 +45,8 @@ impl Dependencies {
 
     /// Has the objects of a kind found.
     pub(crate) fn add<K: Depended>(&mut self) {
-        let (group, kind) = (K::group(&()).into_owned(), K::kind(&()).into_owned());
+        let group = K::group(&()).into_owned();
+        let kind = K::kind(&()).into_owned();
         self.kinds.push(OfKind { group, kind, find: found::<K> });
     }
 
@@ -121,7 +122,8 @@ pub(crate) fn depends_on<K: Applier>(object: &K) -> &[DependencyReference] {
 
 /// Differs(flux): there may be any number.
 fn check_length(depends_on: &[DependencyReference]) -> Result<(), Rest> {
-    let (count, most) = (depends_on.len(), depends_on::MOST_DEPENDENCIES);
+    let count = depends_on.len();
+    let most = depends_on::MOST_DEPENDENCIES;
     if count <= most {
         return Ok(());
     }

@@ -164,7 +164,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_is_sent_as_it_is_written_and_the_answer_is_handed_back() {
-        let (address, clients) = (server().await, Clients::within(Egress::with_loopback()));
+        let address = server().await;
+        let clients = Clients::within(Egress::with_loopback());
         let answer = exchange(&clients, &request(&format!("{address}/echo"))).await.unwrap();
         assert_eq!(answer.status, 202);
         assert!(answer.headers.contains(&("x-seen".to_owned(), "yes".to_owned())));

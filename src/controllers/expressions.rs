@@ -87,7 +87,8 @@ impl Expressions {
         let outcome = match known {
             Some((_, _, outcome)) => outcome,
             None => {
-                let (exprs, depends_on) = (exprs.to_vec(), depends_on.to_vec());
+                let exprs = exprs.to_vec();
+                let depends_on = depends_on.to_vec();
                 let read = move || Compiled::read(&exprs, &depends_on).map(Arc::new);
                 let outcome = threads::run(&self.namespace, read).await.map_err(|broken| {
                     Rest::Failed(
@@ -151,8 +152,10 @@ impl Expressions {
         if compiled.ready.iter().all(Option::is_none) {
             return vec![None; dependencies.len()];
         }
-        let (own, dependencies) = (own.clone(), dependencies.to_vec());
-        let (count, mut run) = (dependencies.len(), self.used().within(EVALUATING));
+        let own = own.clone();
+        let dependencies = dependencies.to_vec();
+        let count = dependencies.len();
+        let mut run = self.used().within(EVALUATING);
         let ask = move || {
             let said = compiled.readiness(&*own, &dependencies, &mut run);
             (said, run)
@@ -242,7 +245,8 @@ fn data<K: Serialize>(object: &K, run: &mut Meter) -> Result<Value, String> {
 /// Values in a value, and about how many bytes it takes.
 fn size(value: &Value) -> (u64, u64) {
     let mut pending = vec![value];
-    let (mut nodes, mut bytes) = (0, 0);
+    let mut nodes = 0;
+    let mut bytes = 0;
     while let Some(value) = pending.pop() {
         nodes += 1;
         bytes += size_of::<Value>() as u64;

@@ -37,7 +37,8 @@ impl Provider for ExternalArtifact {
 
     /// Parity(flux): its files are with whoever wrote it. Those of an HTTPArchive of this process are here.
     fn is_elsewhere(&self, settings: &Settings, kept: &ByType) -> bool {
-        let (namespace, name) = (self.namespace().unwrap_or_default(), self.name_any());
+        let namespace = self.namespace().unwrap_or_default();
+        let name = self.name_any();
         let Some(archive) = kept.seen::<HTTPArchive>(&namespace, &name) else { return true };
         let place = |artifact: &Artifact| (artifact.path.clone(), artifact.digest.clone());
         let is_offered = settings.selects(archive.labels())

@@ -123,8 +123,10 @@ mod tests {
     #[tokio::test]
     async fn an_expression_replaces_the_usual_check_or_stands_beside_it() {
         let status = json!({"lastAppliedRevision": "main@sha1:1"});
-        let (own, other) = (kustomization("own", &json!({})), kustomization("dep", &status));
-        let (own, other) = (Arc::new(own), Arc::new(other));
+        let own = kustomization("own", &json!({}));
+        let other = kustomization("dep", &status);
+        let own = Arc::new(own);
+        let other = Arc::new(other);
         let state = async |expr: Option<&str>, additive: bool| {
             let dependency = json!({"name": "dep", "readyExpr": expr});
             let dependency: DependencyReference = serde_json::from_value(dependency).unwrap();

@@ -84,7 +84,8 @@ impl Sourced for GitRepository {
 
     fn shape(&self) -> Option<Shape> {
         let status = self.status.as_ref()?;
-        let (spec, artifacts) = (&status.observed_include, &status.included_artifacts);
+        let spec = &status.observed_include;
+        let artifacts = &status.included_artifacts;
         let include = || spec.iter().zip(artifacts).map(|(spec, it)| include::shape(spec, it));
         (spec.len() == artifacts.len()).then(|| {
             Shape::default()

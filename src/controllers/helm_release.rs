@@ -63,7 +63,8 @@ fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
 /// What is done to the documents of a release before they are applied.
 pub(crate) fn post_renderers(object: &HelmRelease, strategy: Strategy) -> PostRenderers {
     let spec = &object.spec;
-    let (renderers, common) = (&spec.post_renderers, spec.common_metadata.as_ref());
+    let renderers = &spec.post_renderers;
+    let common = spec.common_metadata.as_ref();
     PostRenderers::of(renderers, common, origin(object), strategy)
 }
 
@@ -264,7 +265,8 @@ impl Session {
         target: &Arc<Target>,
     ) -> Result<Result<(), Rest>, ClusterError> {
         let annotation = object.annotations().get(requires::REQUIRES);
-        let (own, storage) = (&self.node.namespace, wish::target(object).storage_namespace);
+        let own = &self.node.namespace;
+        let storage = wish::target(object).storage_namespace;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
         let required = match requires::of(annotation, (own, &storage), is_blocked) {
             Ok(required) if required.is_empty() => return Ok(Ok(())),
@@ -368,12 +370,16 @@ impl Session {
         wish: Arc<Wish>,
         target: &Arc<Target>,
     ) -> Option<Ended> {
-        let (context, node, latest) = (&self.context, &self.node, self.latest.clone());
+        let context = &self.context;
+        let node = &self.node;
+        let latest = self.latest.clone();
         let owner = ReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
-        let (owner, memory) = (Arc::new(owner), self.memory().release.clone());
+        let owner = Arc::new(owner);
+        let memory = self.memory().release.clone();
         let driven = drive::drive(context, (target, node), &owner, &wish, &memory).await?;
         self.memory().waits_for = driven.is_waiting.then(|| Seen::of(object));
-        let (held, running) = (owner.held(), driven.running);
+        let held = owner.held();
+        let running = driven.running;
         let came = Came { wish: Some(wish), held, running, helm_chart: None };
         Some(Ended { came, ..Ended::early(&owner.object(), driven.rest) })
     }
@@ -397,7 +403,8 @@ mod tests {
 
     #[test]
     fn a_request_interrupts_the_pauses_of_a_wait_once() {
-        let (before, asking) = (release(1, None), release(1, Some("now")));
+        let before = release(1, None);
+        let asking = release(1, Some("now"));
         assert_eq!(Seen::of(&before), Seen::of(&before.clone()));
         assert_ne!(Seen::of(&before), Seen::of(&asking));
         assert_ne!(Seen::of(&asking), Seen::of(&release(2, Some("now"))));

@@ -276,7 +276,8 @@ impl<K: Model> Applied for K {
         let (before, after, event) = report::report(&*object, run);
         let told = came.book.map(|book| book.take_events()).unwrap_or_default();
         let events: Vec<Event> = told.into_iter().chain(event).collect();
-        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
         for Event { reason, message, .. } in &events {
             tracing::info!(controller_kind = "Helmfile", name, namespace, reason, "{message}");
         }
@@ -350,7 +351,8 @@ impl<K: Model> Session<K> {
         let book = Arc::new(book);
         let ended = |rest| {
             let mut ended: Ended<K> = Ended::early(&book.object(), rest);
-            let (book, plan) = (Some(book.clone()), Some(planned.clone()));
+            let book = Some(book.clone());
+            let plan = Some(planned.clone());
             ended.came = Came { revision: revision.to_owned(), plan, book };
             ended
         };
@@ -420,7 +422,8 @@ impl<K: Model> Session<K> {
             // A plan made under another policy is discarded.
             if is_verified_only { format!("{key} verified") } else { key }
         };
-        let (known, is_asked) = (key(origin), marks::is_asked(&**object));
+        let known = key(origin);
+        let is_asked = marks::is_asked(&**object);
         if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == known) {
             // Repositories may have other versions by now; what was drawn would be drawn anew.
             let interval = match kept.plan.has_refused_chart() {
@@ -434,7 +437,8 @@ impl<K: Model> Session<K> {
             }
         }
         let (source, path) = self.files(origin, spec, timeouts.timeout).await?;
-        let (key, own) = (key(origin), &self.node.namespace);
+        let key = key(origin);
+        let own = &self.node.namespace;
         let inputs = Inputs {
             source,
             path,
@@ -480,7 +484,8 @@ impl<K: Model> Session<K> {
             true => Err(NOT_VERIFIED),
             false => origin::getter_for(&self.context, target, cancel.clone()),
         };
-        let (context, namespace) = (&self.context, &self.node.namespace);
+        let context = &self.context;
+        let namespace = &self.node.namespace;
         let permits = BuildPermits::new(context, namespace, permit, cancel.clone());
         let permits = SharedPermits::new(permits);
         let decrypting = keys.map(|keys| Decrypting {

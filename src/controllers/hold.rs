@@ -119,7 +119,8 @@ pub(crate) async fn lift<K: Controlled>(
         Ok(None) => Ok(None),
         Err(error) if error.code() == Some(409) => Err(error),
         Err(error) => {
-            let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+            let name = object.name_any();
+            let namespace = object.namespace().unwrap_or_default();
             let kind = K::kind(&());
             tracing::error!(controller_kind = %kind, name, namespace, error = %error, "{text}; failed to remove \
                                                                                        its annotations");

@@ -23,7 +23,9 @@ pub(crate) struct Hub {
 impl Hub {
     /// A hub without queues.
     pub(crate) fn new(metrics: std::sync::Arc<Metrics>) -> Self {
-        let (graph, queues, queued) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let graph = Mutex::default();
+        let queues = Mutex::default();
+        let queued = Mutex::default();
         Self { graph, queues, queued, parts: Mutex::default(), metrics }
     }
 

@@ -196,7 +196,8 @@ impl Verification {
     ) -> Result<Verified, Failure> {
         let search = session.gather(self.trust.search(&digest.to_string())).await;
         let search = search.map_err(Failure::Registry)?;
-        let (trust, repository) = (self.trust.clone(), session.repository().to_string());
+        let trust = self.trust.clone();
+        let repository = session.repository().to_string();
         let now = jiff::Timestamp::now().as_second();
         let verify = move || trust.verify(&search, &repository, now);
         let verified = tokio::task::spawn_blocking(verify).await;

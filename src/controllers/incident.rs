@@ -92,7 +92,8 @@ impl Gone {
             return;
         }
         let mut gone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (count, namespace) = (gone.len(), before.namespace().unwrap_or_default());
+        let count = gone.len();
+        let namespace = before.namespace().unwrap_or_default();
         if count >= MOST_NAMESPACES_GONE && !gone.contains_key(&namespace) {
             return;
         }
@@ -246,7 +247,8 @@ impl Run {
 
     /// Deletes old Incidents.
     async fn sweep(&mut self) {
-        let (teller, judged) = (&self.teller, &self.judged);
+        let teller = &self.teller;
+        let judged = &self.judged;
         let is_needed = |incident: &Incident| {
             let is_found = || book::identity(incident).is_some_and(|it| judged.of(&it).is_some());
             teller.is_waiting(incident) || is_found() && book::state(incident).is_none()
@@ -260,8 +262,10 @@ impl Run {
             return;
         }
         let is_recent = self.judged.at.is_some_and(|at| at.elapsed() < JUDGED_AGAIN);
-        let (mut observed, listed) = (std::mem::take(&mut self.observed), listed.clone());
-        let (rows, context) = (self.rows.clone(), self.context.clone());
+        let mut observed = std::mem::take(&mut self.observed);
+        let listed = listed.clone();
+        let rows = self.rows.clone();
+        let context = self.context.clone();
         let judging = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let has_changed = observed.refresh(&rows, &context);
@@ -314,7 +318,8 @@ impl Run {
 
     /// Incidents that are to be opened, and then those that are open.
     async fn begun(&self, audience: &Audience) -> Vec<(String, Need)> {
-        let (mut opened, mut updated) = (Vec::new(), Vec::new());
+        let mut opened = Vec::new();
+        let mut updated = Vec::new();
         for (step, (identity, incident)) in self.judged.found.iter().enumerate() {
             pause(step).await;
             let namespace = identity.0.namespace.clone();

@@ -318,7 +318,8 @@ impl Session {
         timeouts: Timeouts,
     ) -> Ended {
         let requeue = self.context.settings.requeue_dependency;
-        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
+        let own = &self.node.namespace;
+        let source = &object.spec.source_ref;
         let retry_at = self.in_future(requeue);
         let artifact = match resolve::artifact(&self.context, own, source, retry_at) {
             Ok(artifact) => artifact,
@@ -433,7 +434,8 @@ impl Session {
         if let Rest::Settled(_, text) = &mut ended.rest {
             *text = wish::with_warnings(std::mem::take(text), &wish.warnings);
         }
-        let (cluster, known) = (&target.cluster, self.failed_wait(&judged));
+        let cluster = &target.cluster;
+        let known = self.failed_wait(&judged);
         culprit::complete(&mut ended.rest, cluster, &wish.secrets, known).await;
         let answers = passed.into_answers();
         let answers = match held.filter(|_| is_at_end(&ended.rest)) {
@@ -475,13 +477,15 @@ impl Session {
         healthy: BTreeMap<ObjectId, u64>,
         (timeouts, verify): (Timeouts, Verify),
     ) {
-        let (generation, digest) = (judged.generation, judged.digest.clone());
+        let generation = judged.generation;
+        let digest = judged.digest.clone();
         let mut memory = self.memory();
         let before = memory.waiting.take().filter(|it| it.generation == generation);
         match rest {
             Rest::Settled(..) => {
                 let trace = wish.trace.clone();
-                let (is_remote, inputs) = (wish.is_remote, wish.inputs.clone());
+                let is_remote = wish.is_remote;
+                let inputs = wish.inputs.clone();
                 memory.settled = Some(SettledBuild {
                     generation,
                     digest,
@@ -495,7 +499,8 @@ impl Session {
             }
             rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
                 memory.healthy = Some((judged, healthy));
-                let (artifact, wish) = (artifact.digest.clone(), wish.clone());
+                let artifact = artifact.digest.clone();
+                let wish = wish.clone();
                 let before = before.filter(|it| it.artifact == artifact).map(|it| it.observation);
                 let observation = Observation::again(before);
                 memory.waiting = Some(Waiting { generation, artifact, wish, observation });
@@ -540,8 +545,10 @@ impl Session {
         let line = if self.memory().waiting.is_some() { Line::GoOn } else { Line::Begin };
         let permit = target.applying().run_permit_in(line, &self.node.namespace).await;
         let revision = desired.revision.clone();
-        let (context, latest) = (self.context.clone(), self.latest.clone());
-        let (target, node) = (target.clone(), self.node.clone());
+        let context = self.context.clone();
+        let latest = self.latest.clone();
+        let target = target.clone();
+        let node = self.node.clone();
         let watcher = target.watcher().clone();
         let world = World::new(
             context,

@@ -219,7 +219,8 @@ fn selector(of: &LabelSelector) -> Selector {
 /// A Lifecycle as it is decided about.
 fn definition(object: &Lifecycle) -> lifecycle::Lifecycle {
     let spec = &object.spec;
-    let (timeout, approvals) = (timeout(object), approvals(object));
+    let timeout = timeout(object);
+    let approvals = approvals(object);
     let broken = timeout.as_ref().err().or(approvals.as_ref().err()).cloned();
     lifecycle::Lifecycle {
         name: object.name_any(),
@@ -408,7 +409,8 @@ pub(crate) async fn ask(
     if error.code() != Some(409) || error.is_conflict() {
         return Err(error);
     }
-    let (namespace, name) = (event.namespace().unwrap_or_default(), event.name_any());
+    let namespace = event.namespace().unwrap_or_default();
+    let name = event.name_any();
     let named = format!("metadata.name={name}");
     let events = resource::<LifecycleEvent>();
     let part = context.cluster.list_part(&events, &namespace, ("", &named), None).await?;
@@ -437,7 +439,8 @@ fn asked_now(context: &Context, event: LifecycleEvent) {
 /// Cancels events that are open, and deletes them. What fails is logged and repeated with a later run; the operation does not
 /// depend on it.
 pub(crate) async fn dismiss(context: &Context, namespace: &str, over: &[Dismissed]) {
-    let (events, table) = (resource::<LifecycleEvent>(), context.shared::<Table<LifecycleEvent>>());
+    let events = resource::<LifecycleEvent>();
+    let table = context.shared::<Table<LifecycleEvent>>();
     for Dismissed { name, uid, is_open } in over {
         if *is_open {
             let status =

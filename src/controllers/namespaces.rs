@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_policy_holds_from_the_list_on_and_follows_the_annotation() {
-        let (namespaces, mut listing) = (Namespaces::default(), BTreeSet::new());
+        let namespaces = Namespaces::default();
+        let mut listing = BTreeSet::new();
         let mut take = |event| namespaces.take(event, &mut listing);
         take(Seen::Listing);
         take(Seen::Listed(namespace("strict", Some("true"))));
@@ -231,7 +232,8 @@ mod tests {
 
     #[test]
     fn labels_and_the_end_of_a_namespace_are_known_from_the_moment_it_is_seen() {
-        let (namespaces, mut listing) = (Namespaces::default(), BTreeSet::new());
+        let namespaces = Namespaces::default();
+        let mut listing = BTreeSet::new();
         let seen = |more: &str| {
             let object =
                 format!(r#"{{"metadata":{{"name":"a","labels":{{"env":"prod"}}{more}}}}}"#);
@@ -258,7 +260,8 @@ mod tests {
 
     #[test]
     fn nothing_is_allowed_by_a_list_that_failed_and_what_was_known_stays() {
-        let (namespaces, mut listing) = (Namespaces::default(), BTreeSet::new());
+        let namespaces = Namespaces::default();
+        let mut listing = BTreeSet::new();
         namespaces.failed("forbidden");
         let rest = namespaces.is_verified_only("free").unwrap_err();
         assert!(matches!(rest, Rest::Failed(POLICY_UNKNOWN, ..)), "{rest:?}");

@@ -428,7 +428,8 @@ impl ObjectWatcher {
             Call::After(pause) => pause,
             Call::Joined => return,
         };
-        let (myself, node) = (self.myself.clone(), node.clone());
+        let myself = self.myself.clone();
+        let node = node.clone();
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             if let Some(watcher) = myself.upgrade() {

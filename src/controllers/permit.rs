@@ -158,7 +158,8 @@ impl Permits {
     /// [`Self::run_permit`] for a run that begins something, or goes on with it.
     pub(crate) async fn run_permit_in(&self, line: Line, namespace: &str) -> RunPermit {
         let permit = self.acquire_in(line, namespace).await;
-        let (permits, namespace) = (self.clone(), namespace.to_owned());
+        let permits = self.clone();
+        let namespace = namespace.to_owned();
         let held = Mutex::new(Held { permit: Some(permit), aside: 0 });
         RunPermit(Arc::new(Shared { permits, namespace, held }))
     }

@@ -46,7 +46,8 @@ pub(super) async fn tell<K: Controlled>(
     let object = latest.begun(object);
     let (before, after) = phase(&*object, text, jiff::Timestamp::now());
     if let Err(error) = latest.write_status(context, &object, &before, &after).await {
-        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
         tracing::debug!(controller_kind = %K::kind(&()), name, namespace, error = %error,
             "failed to write progress to the status");
     }

@@ -35,7 +35,8 @@ impl Controlled for Provider {
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
         async move {
-            let (namespace, name) = (self.namespace().unwrap_or_default(), self.name_any());
+            let namespace = self.namespace().unwrap_or_default();
+            let name = self.name_any();
             context.shared::<Lanes>().ring(&namespace, &name);
             tend(&self, &context).await
         }

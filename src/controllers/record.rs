@@ -87,8 +87,8 @@ impl<K: Controlled> Latest<K> {
                 context.cluster.write_status(&**object, &manager, &patch, version.as_deref());
             match written.await {
                 Err(error) if is_guarded && error.code() == Some(409) => {
-                    let (namespace, name) =
-                        (object.namespace().unwrap_or_default(), object.name_any());
+                    let namespace = object.namespace().unwrap_or_default();
+                    let name = object.name_any();
                     let Some(now) = context.cluster.read::<K>(&namespace, &name).await? else {
                         return Ok(None);
                     };
@@ -149,7 +149,8 @@ impl<K: Controlled> Latest<K> {
 
 /// An object with another's status, where they differ in more than that.
 fn with_status_of<K: Controlled>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
-    let (was, is) = (object.meta(), newer.meta());
+    let was = object.meta();
+    let is = newer.meta();
     if was.generation == is.generation && was.annotations == is.annotations {
         return newer.clone();
     }

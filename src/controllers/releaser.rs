@@ -170,7 +170,8 @@ impl Wish {
 /// Where the release of a HelmRelease is and what it is called, as the spec says.
 pub(crate) fn target_of(object: &HelmRelease) -> ReleaseTarget {
     let spec = &object.spec;
-    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let name = object.name_any();
+    let namespace = object.namespace().unwrap_or_default();
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     ReleaseTarget::of(
         &name,

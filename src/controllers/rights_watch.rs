@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn who_keeps_changing_roles_is_listened_to_less_and_less_often() {
-        let (mut pending, begin) = (Pending::default(), Instant::now());
+        let mut pending = Pending::default();
+        let begin = Instant::now();
         let often = told("shop", &mut pending, begin, 3600);
         assert_eq!(often[..4], [5, 15, 35, 75]);
         assert!(often.len() < 20, "{often:?}");

@@ -78,7 +78,9 @@ fn let_go<K: Controlled>(node: &Node, context: &Context) {
 
 impl Notices {
     fn new(context: Arc<Context>) -> Self {
-        let (last, unreadable, awake) = (Mutex::default(), Mutex::default(), AtomicBool::default());
+        let last = Mutex::default();
+        let unreadable = Mutex::default();
+        let awake = AtomicBool::default();
         Self { context, last, unreadable, telling: unreadable::permits(), awake }
     }
 
@@ -107,7 +109,8 @@ impl Notices {
     }
 
     fn tell<K: Controlled>(&self, object: Arc<Unreadable>) {
-        let (context, permits) = (self.context.clone(), self.telling.clone());
+        let context = self.context.clone();
+        let permits = self.telling.clone();
         tokio::spawn(unreadable::tell::<K>(context, object, permits));
     }
 
@@ -200,7 +203,8 @@ pub(crate) async fn run_kind<K: Controlled>(
     let woken = context.hub.open([&K::group(&()), &K::kind(&())]);
     let events = context.cluster.watch_ours::<K>(namespace.as_deref());
     let begin = {
-        let (notices, store) = (notices.clone(), store.clone());
+        let notices = notices.clone();
+        let store = store.clone();
         let listed = context.kept.listed::<K>();
         async move {
             // A standby keeps its store filled, so that it can begin where it is.

@@ -289,7 +289,8 @@ async fn retire<K: Sourced>(
 }
 
 async fn remove_artifacts<K: Sourced>(context: &Context, object: &Arc<K>) {
-    let (store, slot) = (context.artifacts.clone(), world::slot(&**object));
+    let store = context.artifacts.clone();
+    let slot = world::slot(&**object);
     let removed =
         tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
     if let Ok(Err(error)) = removed {

@@ -136,7 +136,8 @@ impl Target {
     /// What was refused there for want of rights is woken when they change.
     pub(crate) fn follow_rights(&self, hub: &Arc<Hub>) {
         self.destination.rights_watch.get_or_init(|| {
-            let (cluster, place) = (self.destination.cluster.clone(), self.place().to_owned());
+            let cluster = self.destination.cluster.clone();
+            let place = self.place().to_owned();
             let follow = follow_rights(cluster, hub.clone(), place);
             tokio::spawn(follow).abort_handle()
         });
@@ -231,7 +232,8 @@ impl Targets {
         budgets: Arc<Budgets>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (applying, cluster) = (Permits::new(APPLYING_AT_ONCE), watcher.cluster().clone());
+        let applying = Permits::new(APPLYING_AT_ONCE);
+        let cluster = watcher.cluster().clone();
         let destination = Destination {
             cluster: cluster.clone(),
             watcher: watcher.clone(),
@@ -242,7 +244,8 @@ impl Targets {
         };
         let key = Key { destination: String::new(), user: String::new() };
         let home = Arc::new(Target { cluster, destination: Arc::new(destination), key });
-        let (destinations, targets) = (Mutex::default(), Mutex::default());
+        let destinations = Mutex::default();
+        let targets = Mutex::default();
         let allowed = Allowed { insecure_tls: settings.insecure_kubeconfig_tls };
         Self { home, hub, metrics, budgets, allowed, destinations, targets }
     }
@@ -306,7 +309,8 @@ impl Targets {
         if let Some(known) = known.clone().filter(|it| !is_new(it)) {
             return Ok(known);
         }
-        let (home, metrics) = (&self.home.cluster, &self.metrics);
+        let home = &self.home.cluster;
+        let metrics = &self.metrics;
         let cluster = connect_to(remote, self.budgets.egress(), home, metrics).await?;
         let uid = cluster.system_uid().await;
         if let Some(known) = known.as_ref().filter(|it| !it.access().is_other_than(uid.as_deref()))

@@ -111,7 +111,8 @@ mod tests {
     fn a_schedule_time_that_came_since_the_last_run_is_due() {
         let object: GitRepository = object(&json!({SCHEDULE_ANNOTATION: "0 6 * * *"}));
         let time = |text: &str| text.parse::<Time>().unwrap();
-        let (before, at) = (time("2026-11-23T05:00:00Z"), time("2026-11-23T06:00:00Z"));
+        let before = time("2026-11-23T05:00:00Z");
+        let at = time("2026-11-23T06:00:00Z");
         assert!(schedule_time_passed(&object, before, at));
         assert!(!schedule_time_passed(&object, at, time("2026-11-23T12:00:00Z")));
         let wrong = self::object::<GitRepository>(&json!({SCHEDULE_ANNOTATION: "0 6 * * 8"}));

@@ -60,7 +60,8 @@ struct Involved<'a> {
 }
 
 fn posted(told: &Announcement) -> Posted<'_> {
-    let (about, event) = (&told.about, &told.event);
+    let about = &told.about;
+    let event = &told.event;
     Posted {
         involved_object: Involved {
             kind: &about.kind,

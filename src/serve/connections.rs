@@ -106,7 +106,8 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) {
     let permits = Arc::new(Semaphore::new(limits.connections));
-    let (under_way, peers) = (TaskTracker::new(), Peers::default());
+    let under_way = TaskTracker::new();
+    let peers = Peers::default();
     loop {
         let next = async {
             let permit = permits.clone().acquire_owned().await;
@@ -258,7 +259,8 @@ mod tests {
         let router =
             Router::new().route("/", get(|| async { "well" })).route("/endless", get(endless));
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, stop) = (socket.local_addr().unwrap(), CancellationToken::new());
+        let address = socket.local_addr().unwrap();
+        let stop = CancellationToken::new();
         tokio::spawn(serve("a test", socket, router, limits, stop.clone()));
         (address, stop)
     }
@@ -305,7 +307,8 @@ mod tests {
     #[tokio::test]
     async fn it_ends_when_it_is_told_to_although_connections_are_idle() {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, stop) = (socket.local_addr().unwrap(), CancellationToken::new());
+        let address = socket.local_addr().unwrap();
+        let stop = CancellationToken::new();
         let router = Router::new().route("/", get(|| async { "well" }));
         let served = tokio::spawn(serve("a test", socket, router, limits(4), stop.clone()));
         let mut idle = ask(address, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;

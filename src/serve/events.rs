@@ -167,7 +167,8 @@ async fn body(taking: &Taking, request: Request) -> Result<Vec<u8>, StatusCode> 
 fn read(body: &[u8]) -> Result<Announcement, StatusCode> {
     let event = serde_json::from_slice::<Posted>(body).map_err(|error| {
         // The text of an event may hold anything, so only the place is told.
-        let (line, column) = (error.line(), error.column());
+        let line = error.line();
+        let column = error.column();
         tracing::info!(line, column, "received a malformed event");
         StatusCode::BAD_REQUEST
     })?;

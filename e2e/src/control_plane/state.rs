@@ -286,7 +286,8 @@ mod tests {
                 .spawn()
                 .expect("a process")
         };
-        let (mut other, mut own) = (start("dev-2"), start("dev"));
+        let mut other = start("dev-2");
+        let mut own = start("dev");
         // For a moment after its start a process has no command line yet.
         let line = |id: u32| std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         while line(other.id()).is_empty() || line(own.id()).is_empty() {

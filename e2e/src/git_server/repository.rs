@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn the_same_commits_have_the_same_hashes() {
-        let (one, two) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
+        let one = tempfile::tempdir().expect("one");
+        let two = tempfile::tempdir().expect("two");
         let commit = |folder: &Path| repository(folder).commit(&[("a/b", "c")], "first");
         assert_eq!(commit(one.path()).expect("a commit"), commit(two.path()).expect("a commit"));
     }

@@ -62,8 +62,8 @@ fn creation(event: &Value, namespace: &str) -> Option<String> {
 /// What windlass made of an object by a request that was not a dry-run: `created configmaps/a`, `changed …` or
 /// `removed …`. Its own kinds, their records and Events are left out.
 fn change(event: &Value, namespace: &str) -> Option<String> {
-    let (word, object) =
-        (|value: &Value| value.as_str().unwrap_or_default().to_owned(), &event["objectRef"]);
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let object = &event["objectRef"];
     let is_ours = word(&event["userAgent"]).starts_with("windlass/");
     let is_tried = word(&event["requestURI"]).contains("dryRun=All");
     let code = event["responseStatus"]["code"].as_u64()?;

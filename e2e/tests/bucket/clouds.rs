@@ -113,7 +113,8 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
         for (key, body) in [("a.yaml", "1"), ("deep/b.yaml", "2"), ("deep/ü c+%20&#?.yaml", "3")] {
             store.put(key, body).await?;
         }
-        let (remote, known) = (store.remote()?, Known::default());
+        let remote = store.remote()?;
+        let known = Known::default();
         let listed = list(&remote, None, &Note::default(), &known).await?;
         let revision = listed.revision();
         let first = fetch(&remote, listed, Previous::default(), &known).await?;
@@ -177,7 +178,8 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
             store.put(key, "x").await?;
         }
         store.put(".sourceignore", "docs/\n").await?;
-        let (mut remote, known) = (store.remote()?, Known::default());
+        let mut remote = store.remote()?;
+        let known = Known::default();
         let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
         let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
         let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
@@ -205,7 +207,8 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
         let put = async |n: usize| store.put(&format!("d{}/{n}.yaml", n % 7), format!("{n}")).await;
         let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
         puts.try_collect::<Vec<()>>().await?;
-        let (remote, known) = (store.remote()?, Known::default());
+        let remote = store.remote()?;
+        let known = Known::default();
         let before = store.requests().await?.len();
         let listed = list(&remote, None, &Note::default(), &known).await?;
         ensure!(listed.len() == 1003, "{}", listed.len());
@@ -224,7 +227,8 @@ async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
         for key in ["changed.yaml", "gone.yaml", "kept.yaml"] {
             store.put(key, "1").await?;
         }
-        let (remote, known) = (store.remote()?, Known::default());
+        let remote = store.remote()?;
+        let known = Known::default();
         let listed = list(&remote, None, &Note::default(), &known).await?;
         let before = listed.revision();
         store.put("changed.yaml", "2").await?;
@@ -248,7 +252,8 @@ async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Resu
             Ok(zip.finish()?.into_inner())
         };
         store.put("v/bundle.zip", zip("1")?).await?;
-        let (remote, known) = (store.remote()?, Known::default());
+        let remote = store.remote()?;
+        let known = Known::default();
         let revision = bundle::ask(&remote, "v/bundle.zip", &known).await?;
         let fetched = bundle::fetch(&remote, "v/bundle.zip", None, &known).await?;
         ensure!(fetched.revision == revision && fetched.count == 1);
@@ -294,8 +299,9 @@ async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
         (signature(&format!("?{right}")), true),
         (signature(&format!("{start}&sig={wrong}")), false),
     ] {
-        let (remote, note, known) =
-            (to_azure(&azurite.url(), identity)?, Note::default(), Known::default());
+        let remote = to_azure(&azurite.url(), identity)?;
+        let note = Note::default();
+        let known = Known::default();
         match list(&remote, None, &note, &known).await {
             Ok(listed) => ensure!(is_right && listed.len() == 1),
             Err(error) => {
@@ -339,7 +345,8 @@ async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
 async fn the_key_of_a_service_account_becomes_a_token_that_is_asked_for_once() -> Result<()> {
     let identity = google::Identity::ServiceAccount(Redacted::new(service_account()?));
     let (endpoint, seen) = double(true).await?;
-    let (remote, known) = (to_google(&endpoint, identity.clone())?, Known::default());
+    let remote = to_google(&endpoint, identity.clone())?;
+    let known = Known::default();
     for _again in 0..2 {
         ensure!(list(&remote, None, &Note::default(), &known).await?.len() == 1);
     }

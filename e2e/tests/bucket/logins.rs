@@ -134,7 +134,8 @@ impl Clouds {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let authority = Authority::generate()?;
         let front = TlsFront::start(address, &authority, false).await?;
-        let (folder, trusted) = (tempfile::tempdir()?, String::new());
+        let folder = tempfile::tempdir()?;
+        let trusted = String::new();
         let mut clouds = Self { address, seen, front, folder, trusted };
         clouds.trusted = clouds.file("ca", authority.certificate())?;
         Ok(clouds)
@@ -186,7 +187,8 @@ async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
     let key = clouds.file("key", &service_account()?)?;
     let assertion = clouds.file("assertion", ASSERTION)?;
     let unread = clouds.file("unread", "s3cret")?;
-    let (address, login) = (clouds.address, clouds.front.address());
+    let address = clouds.address;
+    let login = clouds.front.address();
     // Who asks, with which variables, how many requests the login takes, and what is told if it fails.
     type Way = (&'static str, Variables, usize, Option<&'static str>);
     let application = |tenant: &str, secret: &str| application(login, tenant, secret);
@@ -228,8 +230,8 @@ async fn whoever_gives_no_token_is_told_by_his_own_address() -> Result<()> {
     let clouds = Clouds::start().await?;
     let assertion = clouds.file("assertion", ASSERTION)?;
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let (plain, over_tls) =
-        (Relay::start(clouds.address).await?, Relay::start(clouds.front.address()).await?);
+    let plain = Relay::start(clouds.address).await?;
+    let over_tls = Relay::start(clouds.front.address()).await?;
     for relay in [&plain, &over_tls] {
         relay.hold_after(0);
     }

@@ -52,7 +52,8 @@ fn lines(changes: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for change in changes.as_array().into_iter().flatten() {
         let object = &change["object"];
-        let (kind, name) = (text(&object["kind"]), text(&object["name"]));
+        let kind = text(&object["kind"]);
+        let name = text(&object["name"]);
         let mut line = format!("{} {kind}/{name}", text(&change["action"]));
         for field in change["fields"].as_array().into_iter().flatten() {
             line += &format!(" {}: {} -> {}", text(&field["path"]), field["old"], field["new"]);
@@ -152,7 +153,8 @@ async fn an_upgrade_changes_what_the_diff_of_its_chart_said() -> Result<()> {
     let story = Story::with_windlass("diff-release").await?;
     let charts = Charts::of(&story).await?;
     let named = |name: &str| CONFIG.replace("-config", name);
-    let (gone, new) = (named("-gone"), named("-new"));
+    let gone = named("-gone");
+    let new = named("-new");
     let before = [("templates/a.yaml", CONFIG), ("templates/gone.yaml", gone.as_str())];
     let after = [("templates/a.yaml", CONFIG), ("templates/new.yaml", new.as_str())];
     charts.publish("1.0.0", &before).await?;

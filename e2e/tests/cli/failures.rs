@@ -16,7 +16,8 @@ use crate::cli::incidents::await_cause;
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_wrong_credentials_digests_and_specs_of_sources() -> Result<()> {
     let story = Story::with_windlass("why-credentials").await?;
-    let (user, password) = ("git".to_owned(), "right".to_owned());
+    let user = "git".to_owned();
+    let password = "right".to_owned();
     let server = GitServer::start(Access::Basic { user, password })?;
     let repository = server.repository("app")?;
     repository.commit(&[("a.yaml", config_map("a", "1").as_str())], "begin")?;

@@ -41,7 +41,8 @@ impl Predicted {
         for change in changes.as_array().into_iter().flatten() {
             let object = &change["object"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let (kind, name) = (text(&object["kind"]), text(&object["name"]));
+            let kind = text(&object["kind"]);
+            let name = text(&object["name"]);
             let action = text(&change["action"]);
             predicted.objects.insert(format!("{action} {}s/{name}", kind.to_lowercase()));
             if action == "changed" {
@@ -273,7 +274,8 @@ async fn a_release_changes_what_was_predicted() -> Result<()> {
     let story = Story::with_windlass("predictions-release").await?;
     let charts = Charts::of(&story).await?;
     let named = |name: &str| CONFIG.replace("-config", name);
-    let (more, secret) = (named("-more"), SECRET.replace("hunter2", "hidden-{{ .Values.value }}"));
+    let more = named("-more");
+    let secret = SECRET.replace("hunter2", "hidden-{{ .Values.value }}");
     let plain = [("templates/a.yaml", CONFIG)];
     let both = [("templates/a.yaml", CONFIG), ("templates/b.yaml", more.as_str())];
     let hidden = [("templates/a.yaml", CONFIG), ("templates/b.yaml", secret.as_str())];

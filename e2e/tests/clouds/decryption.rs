@@ -113,7 +113,8 @@ async fn what_each_service_encrypted_is_plain_in_the_cluster_and_asked_for_once(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
-    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-vault").await?);
+    let clouds = Clouds::start().await?;
+    let story = Story::begin("decryption-vault").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     let address = clouds.server.url();
     let right = of_vault(&address, "shop", "vault");
@@ -165,7 +166,8 @@ async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_cloud_refuses_is_told_by_its_service() -> Result<()> {
-    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-refused").await?);
+    let clouds = Clouds::start().await?;
+    let story = Story::begin("decryption-refused").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     for (_, sealed) in of_clouds() {
         clouds.know(&sealed);
@@ -228,7 +230,8 @@ async fn what_a_cloud_refuses_is_told_by_its_service() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_secret_the_machine_decrypts_unless_tenants_are_separated() -> Result<()> {
-    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-machine").await?);
+    let clouds = Clouds::start().await?;
+    let story = Story::begin("decryption-machine").await?;
     let machine = clouds.server.address().to_string();
     let environment = [
         ("AWS_ACCESS_KEY_ID", ACCESS),

@@ -57,7 +57,8 @@ pub(crate) fn of_vault(address: &str, key: &str, of: &str) -> Sealed {
 
 pub(crate) fn of_aws(role: &str, app: &str) -> Sealed {
     sealed("aws", |enc| {
-        let (enc, context) = (BASE64_STANDARD.encode(enc), json!({"app": app}));
+        let enc = BASE64_STANDARD.encode(enc);
+        let context = json!({"app": app});
         (
             "kms",
             json!({"arn": ARN, "role": role, "context": context, "enc": enc, "aws_profile": ""}),

@@ -13,8 +13,8 @@ use super::sealed::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
-    let (story, other) =
-        (Story::begin("decryption-tenant").await?, Story::begin("decryption-other").await?);
+    let story = Story::begin("decryption-tenant").await?;
+    let other = Story::begin("decryption-other").await?;
     let clouds = Clouds::start().await?;
     let flags = ["--no-cross-namespace-refs=true"];
     let environment = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
@@ -74,7 +74,8 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_text_is_in_no_output_whatever_fails_after_decryption() -> Result<()> {
-    let (story, clouds) = (Story::begin("decryption-canary").await?, Clouds::start().await?);
+    let story = Story::begin("decryption-canary").await?;
+    let clouds = Clouds::start().await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     let vault = of_vault(&clouds.server.url(), "shop", "vault");
     clouds.know(&vault);

@@ -331,7 +331,8 @@ async fn what_ends_before_its_delay_is_not_sent() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() -> Result<()> {
     let story = Story::begin("incident-told").await?;
-    let (first, second) = (Service::start().await?, Service::start().await?);
+    let first = Service::start().await?;
+    let second = Service::start().await?;
     let _windlass = Windlass::start_for(&story, &[]).await?;
     provider(&story, &first.url, json!({})).await?;
     let other = json!({"apiVersion": BETA, "kind": "Provider", "metadata": {"name": "second"},

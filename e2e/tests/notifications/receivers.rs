@@ -111,7 +111,8 @@ impl Type {
 
 /// Types whose requests are signed with the token of the Receiver.
 fn signed() -> Vec<Type> {
-    let (body, other) = (json!({"ref": "refs/heads/main"}), json!({"ref": "refs/heads/other"}));
+    let body = json!({"ref": "refs/heads/main"});
+    let other = json!({"ref": "refs/heads/other"});
     let plain = || Hook::new(&body);
     let generic = |key: &str| plain().signed(("x-signature", "sha256="), HMAC_SHA256, key);
     let longer = plain().signed(("x-signature", "sha512="), HMAC_SHA512, TOKEN);

@@ -25,7 +25,8 @@ impl Service {
         let url = format!("http://{}/hook", listener.local_addr()?);
         let status = Arc::new(AtomicU16::new(200));
         let kept: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let (answer, keep) = (status.clone(), kept.clone());
+        let answer = status.clone();
+        let keep = kept.clone();
         let take = async move |uri: Uri, headers: HeaderMap, body: String| {
             let status = answer.load(Ordering::SeqCst);
             if status == 200 {

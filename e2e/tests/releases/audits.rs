@@ -79,7 +79,8 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     ensure!(upgrade.changes.objects[0].kind == "ConfigMap", "{:?}", upgrade.changes);
     ensure!(upgrade.changes.objects[0].fields == ["/data/chart"], "{:?}", upgrade.changes);
     let versions = |of: &Option<AuditState>| of.as_ref().and_then(|it| it.chart_version.clone());
-    let (from, to) = (versions(&upgrade.from), versions(&upgrade.to));
+    let from = versions(&upgrade.from);
+    let to = versions(&upgrade.to);
     ensure!(from.as_deref() == Some("1.0.0") && to.as_deref() == Some("1.1.0"), "{from:?} {to:?}");
 
     // Nothing changes an audit, and the removal of what it is about leaves it.
@@ -120,7 +121,8 @@ async fn a_failure_and_its_rollback_are_two_audits() -> Result<()> {
     let all = await_audits(&story, 3).await?;
     let wanted = [AuditOperation::Install, AuditOperation::Upgrade, AuditOperation::Rollback];
     ensure!(operations(&all) == wanted, "{:?}", operations(&all));
-    let (failed, undone) = (&all[1].spec, &all[2].spec);
+    let failed = &all[1].spec;
+    let undone = &all[2].spec;
     ensure!(failed.outcome == AuditOutcome::Failed && failed.message.is_some(), "{failed:?}");
     ensure!(
         failed.steps.last().is_some_and(|it| it.name == "Wait" && it.failed),
@@ -239,7 +241,8 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     story.delete(&apps).await?;
     story.await_gone(&apps, SOON).await?;
     let all = await_audits(&story, 4).await?;
-    let (stopped, deleted) = (&all[2].spec, &all[3].spec);
+    let stopped = &all[2].spec;
+    let deleted = &all[3].spec;
     ensure!(stopped.outcome == AuditOutcome::Stopped, "{stopped:?}");
     ensure!(revision(&stopped.to).as_deref() == Some(&*third), "{:?}", stopped.to);
     let text = stopped.message.as_deref().unwrap_or_default();
@@ -259,7 +262,8 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
     await_audits(&story, 1).await?;
     // What names the audit of its removal can be read in its status.
     let object = story.expect(&apps).await?;
-    let (uid, last) = (object.metadata.uid, &object.data["status"]["history"][0]);
+    let uid = object.metadata.uid;
+    let last = &object.data["status"]["history"][0];
     let text = |key: &str| last[key].as_str().unwrap_or_default().to_owned();
     let at: jiff::Timestamp = text("lastReconciled").parse()?;
     let key = format!(
@@ -296,7 +300,8 @@ async fn enforce(story: &Story) -> Result<Vec<Target>> {
             document["spec"]["matchResources"] =
                 json!({"namespaceSelector": {"matchLabels": labels}});
         }
-        let (version, kind) = (document["apiVersion"].clone(), document["kind"].clone());
+        let version = document["apiVersion"].clone();
+        let kind = document["kind"].clone();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         made.push(Target::new(&text(&version), &text(&kind), &name));
         story.apply_value(document).await?;

@@ -26,7 +26,8 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
         ("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.2.0\n"),
         ("templates/config.yaml", CONFIG),
     ])?;
-    let (folder, work) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let folder = tempfile::tempdir()?;
+    let work = tempfile::tempdir()?;
     let write = |path: &str, text: &str| -> Result<()> {
         let path = folder.path().join(path);
         std::fs::create_dir_all(path.parent().context("it has one")?)?;

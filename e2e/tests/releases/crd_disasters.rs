@@ -85,8 +85,8 @@ async fn helm_makes_objects_invalid_by_a_narrower_schema() -> Result<()> {
 async fn helm_fails_in_the_middle_when_a_stored_version_is_dropped() -> Result<()> {
     let story = Story::with_windlass("helm-stored").await?;
     let group = format!("{}.example.com", story.namespace);
-    let (old, new) =
-        (widget_crd(&group).replace("name: v1\n", "name: v1beta1\n"), widget_crd(&group));
+    let old = widget_crd(&group).replace("name: v1\n", "name: v1beta1\n");
+    let new = widget_crd(&group);
     let first = chart("1.0.0", &[("templates/crd.yaml", &old), ("templates/a.yaml", CONFIG)])?;
     story.helm_says(&["install", "app", path(&first)?])?;
     story.await_condition(&crd(&group), "Established", "True", SOON).await?;

@@ -38,8 +38,10 @@ async fn an_upgrade_that_narrows_a_schema_under_live_objects_writes_nothing() ->
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     for folder in ["templates", "crds"] {
-        let (path, name) = (format!("{folder}/crd.yaml"), format!("{folder}-mine"));
-        let (wide, small) = (narrow(&group, 20), narrow(&group, 5));
+        let path = format!("{folder}/crd.yaml");
+        let name = format!("{folder}-mine");
+        let wide = narrow(&group, 20);
+        let small = narrow(&group, 5);
         let version = |minor: u8| format!("{}.{minor}.0", if folder == "crds" { 2 } else { 1 });
         charts
             .publish(&version(0), &[(path.as_str(), wide.as_str()), ("templates/a.yaml", CONFIG)])
@@ -174,7 +176,8 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     let story = Story::with_windlass("guard-rollback").await?;
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
-    let (small, wide) = (narrow(&group, 5), narrow(&group, 20));
+    let small = narrow(&group, 5);
+    let wide = narrow(&group, 20);
     let good = deployment("web", Pods::Ready);
     charts
         .publish(
@@ -241,7 +244,8 @@ async fn a_definition_among_the_templates_is_judged_before_those_of_crds_are_wri
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let other = format!("other.{group}");
-    let (wide, small) = (narrow(&group, 20), narrow(&group, 5));
+    let wide = narrow(&group, 20);
+    let small = narrow(&group, 5);
     let named = |name: &str| {
         widget_crd(&other)
             .replace("singular: widget,", &format!("singular: widget, shortNames: [{name}],"))
@@ -329,7 +333,8 @@ async fn a_rollback_to_before_the_definition_loses_no_object() -> Result<()> {
         json!({"timeout": "5s", "remediation": {"retries": 0, "remediateLastFailure": true}});
     let app = charts.release("app", json!({"upgrade": upgrade})).await?;
     story.await_revision(&app, 1).await?;
-    let (definition, bad) = (widget_crd(&group), deployment("web", Pods::CrashLoop));
+    let definition = widget_crd(&group);
+    let bad = deployment("web", Pods::CrashLoop);
     let files = [
         ("templates/a.yaml", CONFIG),
         ("templates/crd.yaml", definition.as_str()),

@@ -25,8 +25,8 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
         widget_crd(&group)
             .replace("singular: widget,", &format!("singular: widget, shortNames: [{name}],"))
     };
-    let (own, notes) =
-        (widget(&group, "w"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: no-crd}}");
+    let own = widget(&group, "w");
+    let notes = "{apiVersion: v1, kind: ConfigMap, metadata: {name: no-crd}}";
     let publish = async |version: &str, name: &str| {
         let crd = named(name);
         let files = [

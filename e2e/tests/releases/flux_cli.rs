@@ -92,7 +92,8 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
     story.kustomization("all", "all", json!({"wait": true})).await?;
     let all = Target::kustomization("all");
     story.await_ready(&all).await?;
-    let (space, sha) = (story.namespace.as_str(), upstream.repository.hash("main")?);
+    let space = story.namespace.as_str();
+    let sha = upstream.repository.hash("main")?;
     let short = sha.get(..8).context("a commit has forty digits")?;
 
     let told = flux(&story, &["tree", "kustomization", "all"]).await?;

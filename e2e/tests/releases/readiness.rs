@@ -12,7 +12,8 @@ async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> 
     let story = Story::with_windlass("release-checked").await?;
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
-    let (crd, own) = (widget_crd(&group), widget(&group, "w"));
+    let crd = widget_crd(&group);
+    let own = widget(&group, "w");
     let files = [
         ("crds/w.yaml", crd.as_str()),
         ("templates/w.yaml", own.as_str()),
@@ -117,7 +118,8 @@ async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_el
     let story = Story::with_windlass("release-legacy").await?;
     let charts = Charts::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
-    let (crd, own) = (widget_crd(&group), widget(&group, "{{ .Release.Name }}"));
+    let crd = widget_crd(&group);
+    let own = widget(&group, "{{ .Release.Name }}");
     let files = [("crds/w.yaml", crd.as_str()), ("templates/w.yaml", own.as_str())];
     charts.publish("1.0.0", &files).await?;
     let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget",

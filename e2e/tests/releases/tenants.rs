@@ -76,8 +76,8 @@ async fn what_the_account_may_not_do_is_told_and_done_once_it_may() -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()> {
-    let (story, other) =
-        (Story::with_windlass("release-tenant-a").await?, Story::begin("release-tenant-b").await?);
+    let story = Story::with_windlass("release-tenant-a").await?;
+    let other = Story::begin("release-tenant-b").await?;
     let charts = Charts::of(&story).await?;
     account(&story).await?;
     allow(&story, &["secrets", "configmaps"]).await?;

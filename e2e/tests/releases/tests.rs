@@ -11,7 +11,8 @@ use serde_json::json;
 async fn tests_are_run_and_filtered() -> Result<()> {
     let story = Story::with_windlass("release-tests").await?;
     let charts = Charts::of(&story).await?;
-    let (good, bad) = (test_pod("good", Pods::Ready), test_pod("bad", Pods::Fail));
+    let good = test_pod("good", Pods::Ready);
+    let bad = test_pod("bad", Pods::Fail);
     charts
         .publish(
             "1.0.0",

@@ -61,7 +61,8 @@ async fn a_webhook_that_does_not_answer_holds_up_nobody_else_and_its_return_is_e
 {
     let story = Story::with_windlass("release-hangs").await?;
     let other = Story::begin("release-beside").await?;
-    let (charts, beside) = (Charts::of(&story).await?, Charts::of(&other).await?);
+    let charts = Charts::of(&story).await?;
+    let beside = Charts::of(&other).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     beside.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let webhook = Webhook::start(Answer::Hang).await?;

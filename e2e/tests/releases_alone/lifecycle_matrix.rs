@@ -137,7 +137,8 @@ impl Case {
     }
 
     async fn tell(&self, story: &Story) -> Result<()> {
-        let (name, target) = (self.name(), self.target());
+        let name = self.name();
+        let target = self.target();
         let timeout = if self.outcome == Outcome::TimedOut { "1s" } else { "10m" };
         if !INSTALL.contains(&self.phase) {
             story.apply_value(self.object(&story.namespace, "one")).await?;
@@ -248,7 +249,8 @@ impl Case {
 
     /// Told by its status, or by an event: what was removed by then has no status any more.
     async fn await_told(&self, story: &Story, text: &str) -> Result<()> {
-        let (kind, name) = (format!("{:?}", self.kind), self.name());
+        let kind = format!("{:?}", self.kind);
+        let name = self.name();
         if DELETE.contains(&self.phase) {
             return story.await_event(&kind, &name, text).await;
         }

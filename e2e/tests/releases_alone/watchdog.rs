@@ -67,7 +67,8 @@ async fn probes_are_answered_while_a_helmfile_of_many_suspended_releases_is_reco
 -> Result<()> {
     let story = Story::begin("watchdog-helmfile").await?;
     let windlass = Windlass::start_for(&story, &[]).await?;
-    let (first, second) = (names("a", EACH), names("b", EACH));
+    let first = names("a", EACH);
+    let second = names("b", EACH);
     let files = [
         ("app/Chart.yaml", CHART.to_owned()),
         ("app/templates/config.yaml", CONFIG.to_owned()),

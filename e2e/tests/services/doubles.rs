@@ -91,7 +91,8 @@ fn is_commit(path: &str, before: &str, after: &str) -> bool {
 /// GitHub, "REST API endpoints for commit statuses": a list, and a status with one of four states and a description of at most
 /// 140 characters.
 pub(crate) fn github(asked: &Asked) -> Judged {
-    let (path, status) = (asked.uri.path(), body(asked));
+    let path = asked.uri.path();
+    let status = body(asked);
     if asked.header("authorization") != "Bearer git-t0ken" {
         return (StatusCode::UNAUTHORIZED, "{\"message\":\"Bad credentials\"}");
     }
@@ -111,7 +112,8 @@ pub(crate) fn github(asked: &Asked) -> Judged {
 
 /// GitLab, "Commits API", "Set commit pipeline status": the project is one element of the path, the token a header.
 pub(crate) fn gitlab(asked: &Asked) -> Judged {
-    let (path, status) = (asked.uri.path(), body(asked));
+    let path = asked.uri.path();
+    let status = body(asked);
     if asked.header("private-token") != "git-t0ken" {
         return (StatusCode::UNAUTHORIZED, "{\"message\":\"401 Unauthorized\"}");
     }
@@ -131,7 +133,8 @@ pub(crate) fn gitlab(asked: &Asked) -> Judged {
 
 /// Gitea, its Swagger document: `/version`, `repoListStatuses` and `repoCreateStatus`.
 pub(crate) fn gitea(asked: &Asked) -> Judged {
-    let (path, status) = (asked.uri.path(), body(asked));
+    let path = asked.uri.path();
+    let status = body(asked);
     if asked.header("authorization") != "token git-t0ken" {
         return (StatusCode::UNAUTHORIZED, "{\"message\":\"token is required\"}");
     }

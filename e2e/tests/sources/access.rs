@@ -135,7 +135,8 @@ impl Ways {
         let authority = Authority::generate()?;
         let tls = TlsFront::start(server, &authority, false).await?;
         let mutual = TlsFront::start(server, &authority, true).await?;
-        let (stalled, stalled_tls) = (silent(server).await?, silent(tls.address()).await?);
+        let stalled = silent(server).await?;
+        let stalled_tls = silent(tls.address()).await?;
         Ok(Self { authority, tls, mutual, stalled, stalled_tls })
     }
 }
@@ -153,7 +154,8 @@ fn nobody() -> Result<SocketAddr> {
 }
 
 fn plain(name: &str, server: impl ToString) -> Cell {
-    let (name, server) = (name.to_owned(), server.to_string());
+    let name = name.to_owned();
+    let server = server.to_string();
     Cell { name, is_tls: false, server, secrets: Vec::new(), failure: None }
 }
 
@@ -175,7 +177,8 @@ impl Cell {
 /// The cells that all kinds have whose protocol is HTTP: no credentials, certificates either way.
 fn over_http(subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
     let Subject { certificates, failures, .. } = subject;
-    let (ca, nobody) = (ways.authority.certificate(), nobody()?);
+    let ca = ways.authority.certificate();
+    let nobody = nobody()?;
     let mine = ways.authority.issue_user("windlass", &[])?;
     let stranger = Authority::generate()?;
     let strange = stranger.issue_user("windlass", &[])?;

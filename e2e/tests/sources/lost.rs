@@ -27,7 +27,8 @@ fn damage(file: &Path) -> Result<()> {
 /// Waits until the loss is noticed, while the remote gives nothing; then lets it give everything again.
 async fn is_made_again(upstream: &Upstream, story: &Story) -> Result<()> {
     let promises_nothing = |object: &DynamicObject| {
-        let (status, ready) = (&object.data["status"], condition(object, "Ready"));
+        let status = &object.data["status"];
+        let ready = condition(object, "Ready");
         status["artifact"].is_null()
             && status["url"].is_null()
             && ready["status"] == "Unknown"
@@ -39,7 +40,8 @@ async fn is_made_again(upstream: &Upstream, story: &Story) -> Result<()> {
     upstream.relay.held(SOON).await?;
     for target in [Some(upstream.target()), upstream.offered()].into_iter().flatten() {
         let object = story.expect(&target).await?;
-        let (status, ready) = (&object.data["status"], condition(&object, "Ready"));
+        let status = &object.data["status"];
+        let ready = condition(&object, "Ready");
         ensure!(status["artifact"].is_null() && ready["status"] != "True", "{target}: {status}");
     }
     upstream.relay.open();

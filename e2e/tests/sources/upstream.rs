@@ -130,7 +130,8 @@ impl Upstream {
 
     /// Puts a version there.
     pub(crate) async fn publish(&self, version: u32) -> Result<()> {
-        let (says, more) = (version.to_string(), chance(version, self.bytes));
+        let says = version.to_string();
+        let more = chance(version, self.bytes);
         let files = [(VERSION, &*says), ("more.txt", &*more)];
         match &self.server {
             Server::Git { repository, .. } => repository.commit(&files, &says).map(drop),
@@ -187,7 +188,8 @@ impl Upstream {
                 return story.git_repository(NAME, &url, json!({})).await;
             }
             Server::Git { repository, ssh: Some(ssh), .. } => {
-                let (url, port) = (ssh.url(repository), at.port());
+                let url = ssh.url(repository);
+                let port = at.port();
                 let hosts = ssh.known_hosts()?;
                 let key = hosts.split_once(' ').context("no known host")?.1;
                 let known_hosts = format!("[127.0.0.1]:{port} {key}");
@@ -240,7 +242,8 @@ impl Upstream {
             return story.request(&self.target()).await.map(drop);
         }
         // The index is not what is observed, so all of it comes before.
-        let (chart, repository) = (self.target(), Target::new(API, "HelmRepository", NAME));
+        let chart = self.target();
+        let repository = Target::new(API, "HelmRepository", NAME);
         story.merge(&chart, json!({"spec": {"suspend": true}})).await?;
         let token = story.request(&repository).await?;
         let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;

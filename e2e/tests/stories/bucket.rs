@@ -134,7 +134,8 @@ async fn a_wrong_secret_is_told_and_a_right_one_heals() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_of_a_directory_fetches_with_keys_of_the_token_service() -> Result<()> {
     let story = Story::with_windlass("bucket-ldap").await?;
-    let (server, identity) = (S3Server::start().await?, AwsIdentity::start().await?);
+    let server = S3Server::start().await?;
+    let identity = AwsIdentity::start().await?;
     server.bucket("ldap").await?;
     server.put("ldap", "a.yaml", config_map("a", "1")).await?;
     let user = |password: &str| {

@@ -28,7 +28,8 @@ async fn upload(server: &ChartServer, s3: &S3Server, files: &[&str]) -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
     let story = Story::with_windlass("s3-charts").await?;
-    let (server, s3) = (ChartServer::start(None)?, S3Server::start().await?);
+    let server = ChartServer::start(None)?;
+    let s3 = S3Server::start().await?;
     s3.bucket(BUCKET).await?;
     publish(&server, "1.0.0")?;
     publish(&server, "1.1.0")?;
@@ -75,7 +76,8 @@ fn dependent(registry: &Registry) -> Vec<(&'static str, String)> {
         let url = registry.url("charts");
         format!("- {{name: lib, version: 2.x, repository: '{url}', alias: {alias}}}\n")
     };
-    let (one, two) = (dependency("one"), dependency("two"));
+    let one = dependency("one");
+    let two = dependency("two");
     vec![
         (
             "app/Chart.yaml",
@@ -89,7 +91,8 @@ fn dependent(registry: &Registry) -> Vec<(&'static str, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn dependencies_of_a_registry_are_pulled_as_its_helm_repository_says() -> Result<()> {
     let story = Story::with_windlass("oci-dependencies").await?;
-    let (server, registry) = (ChartServer::start(None)?, Registry::start_with_password().await?);
+    let server = ChartServer::start(None)?;
+    let registry = Registry::start_with_password().await?;
     let push = async |version: &str| -> Result<()> {
         let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-{{ .Chart.Name }}}\n\
                         data: {lib: {{ .Chart.Version }}}\n";

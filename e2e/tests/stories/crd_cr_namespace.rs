@@ -9,8 +9,8 @@ use serde_json::json;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crd_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()> {
     let story = Story::with_windlass("one-go").await?;
-    let (inner, group) =
-        (format!("{}-inner", story.namespace), format!("{}.test", story.namespace));
+    let inner = format!("{}-inner", story.namespace);
+    let group = format!("{}.test", story.namespace);
     let into_inner =
         |text: String| text.replace("metadata: {", &format!("metadata: {{namespace: {inner}, "));
     let role = format!(

@@ -60,7 +60,8 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
 
     // Forced over the very definition that is there.
     let live = story.expect(&crd(&group)).await?.metadata;
-    let (uid, generation) = (live.uid.unwrap_or_default(), live.generation.unwrap_or_default());
+    let uid = live.uid.unwrap_or_default();
+    let generation = live.generation.unwrap_or_default();
     let forced = annotated(&small, &format!("Force={uid}@{generation}"));
     let revision = upstream.push(&[("crd.yaml", forced)]).await?;
     story.await_applied("app", &revision).await?;

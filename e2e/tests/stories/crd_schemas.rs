@@ -169,8 +169,8 @@ async fn the_guard_judges_changes_of_schemas_as_the_api_server_does() -> Result<
 
 /// Changes each schema of a definition, and compares what becomes of objects that fitted it.
 async fn judge_changes(story: &Story, at: usize, mut random: Random) -> Result<Count> {
-    let (old_group, new_group) =
-        (format!("o{at}.{}.test", story.namespace), format!("n{at}.{}.test", story.namespace));
+    let old_group = format!("o{at}.{}.test", story.namespace);
+    let new_group = format!("n{at}.{}.test", story.namespace);
     let old: Map<String, Value> =
         (0..FIELDS).map(|it| (format!("f{it}"), schema(&mut random, DEPTH, true))).collect();
     let new: Map<String, Value> = old
@@ -185,7 +185,8 @@ async fn judge_changes(story: &Story, at: usize, mut random: Random) -> Result<C
         let alone = |schema: &Value| {
             definition(&old_group, &Map::from_iter([(name.clone(), schema.clone())]))
         };
-        let (old, new) = (alone(was), alone(is));
+        let old = alone(was);
+        let new = alone(is);
         let fits = Definition::schema(&old, "v1")?;
         for _ in 0..OBJECTS {
             let object = (0..TRIES)

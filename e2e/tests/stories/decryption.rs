@@ -28,7 +28,8 @@ pub(crate) fn recorded(name: &str, folder: &str) -> Result<Recorded> {
     let case = cases
         .find_map(|case| case.ok().filter(|case| case["name"] == name))
         .with_context(|| format!("no case {name}"))?;
-    let (mut files, mut keys) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut keys = Vec::new();
     for (path, content) in case["files"].as_object().context("files")? {
         let content = content.as_str().context("content")?;
         let content = match content.strip_prefix('@') {
@@ -199,7 +200,8 @@ const CASES: &str = "internal/controller/testdata/sops";
 /// All files below a folder of Flux's, by their paths from there.
 fn files_of_flux(folder: &str) -> Result<Vec<(String, String)>> {
     let top = testbed::binaries::module(OF_FLUX)?.join(CASES).join(folder);
-    let (mut files, mut open) = (Vec::new(), vec![top.clone()]);
+    let mut files = Vec::new();
+    let mut open = vec![top.clone()];
     while let Some(next) = open.pop() {
         for entry in std::fs::read_dir(&next).with_context(|| next.display().to_string())? {
             let path = entry?.path();

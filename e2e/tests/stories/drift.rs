@@ -79,7 +79,8 @@ async fn a_kustomization_that_applies_another_leaves_its_finalizer() -> Result<(
     let files = [("apps/child.yaml", child), ("child/map.yaml", config_map("map", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"path": "./apps"})).await?;
-    let (parent, child) = (Target::kustomization("app"), Target::kustomization("child"));
+    let parent = Target::kustomization("app");
+    let child = Target::kustomization("child");
     story.await_ready(&parent).await?;
     story.await_value("map", "1").await?;
     story.await_ready(&child).await?;

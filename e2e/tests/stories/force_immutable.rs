@@ -37,7 +37,8 @@ async fn an_immutable_field_is_refused_by_name_until_force_is_allowed() -> Resul
     story.kustomization("app", "app", json!({})).await?;
     let app = Target::kustomization("app");
     story.await_ready(&app).await?;
-    let (sealed_map, work) = (Target::config_map("sealed"), Target::new("batch/v1", "Job", "work"));
+    let sealed_map = Target::config_map("sealed");
+    let work = Target::new("batch/v1", "Job", "work");
     let before = [uid(&story, &sealed_map).await?, uid(&story, &work).await?];
 
     let changed = job("work", Pods::Ready).replace("app:1", "app:2");

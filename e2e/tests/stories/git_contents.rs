@@ -40,7 +40,8 @@ async fn submodules_are_applied_with_the_repository() -> Result<()> {
     let story = Story::with_windlass("submodules").await?;
     let access = Access::Basic { user: "bob".into(), password: "s3cret-s3cret".into() };
     let server = GitServer::start(access)?;
-    let (app, lib) = (server.repository("team/app")?, server.repository("team/lib")?);
+    let app = server.repository("team/app")?;
+    let lib = server.repository("team/lib")?;
     let elsewhere = GitServer::start(Access::Open)?;
     let other = elsewhere.repository("other")?;
     let first = lib.commit(&[("b.yaml", &config_map("lib", "1"))], "first")?;
@@ -127,7 +128,8 @@ async fn a_sparse_checkout_holds_its_folders_and_changes_with_them() -> Result<(
 async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> {
     let story = Story::with_windlass("include").await?;
     let server = GitServer::start(Access::Open)?;
-    let (main, lib) = (server.repository("main")?, server.repository("lib")?);
+    let main = server.repository("main")?;
+    let lib = server.repository("lib")?;
     main.commit(&[("a.yaml", &config_map("a", "1"))], "first")?;
     lib.commit(&[("deploy/b.yaml", &config_map("b", "1")), ("other.yaml", "x: y\n")], "first")?;
     let include = json!([
@@ -196,7 +198,8 @@ async fn a_cycle_of_includes_is_told_and_ends_with_one_of_them() -> Result<()> {
 
     story.git_repository("one", &url, including("two")).await?;
     story.git_repository("two", &url, including("one")).await?;
-    let (one, two) = (Target::git_repository("one"), Target::git_repository("two"));
+    let one = Target::git_repository("one");
+    let two = Target::git_repository("two");
     let message = story.await_failure(&two, "IncludeCycle").await?;
     ensure!(message.contains("two → one → two"), "{message}");
 

@@ -202,7 +202,8 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
     let story = Story::with_windlass("registry-charts").await?;
-    let (server, registry) = (ChartServer::start(None)?, Registry::start_with_password().await?);
+    let server = ChartServer::start(None)?;
+    let registry = Registry::start_with_password().await?;
     let push = async |version: &str| -> Result<()> {
         publish(&server, version)?;
         self::push(&server, &registry, "app", version).await.map(drop)
@@ -284,7 +285,8 @@ async fn a_chart_in_git_is_packed_with_its_dependencies_and_values() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_in_a_bucket_is_packed_and_one_changed_key_is_another_chart() -> Result<()> {
     let story = Story::with_windlass("bucket-charts").await?;
-    let (server, s3) = (ChartServer::start(None)?, S3Server::start().await?);
+    let server = ChartServer::start(None)?;
+    let s3 = S3Server::start().await?;
     s3.bucket("charts").await?;
     for (path, text) in chart("1.0.0") {
         s3.put("charts", &format!("charts/app/{path}"), text).await?;

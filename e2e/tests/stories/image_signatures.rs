@@ -106,12 +106,14 @@ pub(crate) fn ensure_refused(object: &DynamicObject, text: &str) -> Result<()> {
 async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> Result<()> {
     let story = Story::with_windlass("image-signatures").await?;
     let registry = Registry::start().await?;
-    let (owner, other) = (Signer::new()?, Signer::new()?);
+    let owner = Signer::new()?;
+    let other = Signer::new()?;
     owner.publish(&story, "owner").await?;
     let push = async |tag: &str, value: &str| {
         registry.push_files("app", tag, &[("a.yaml", &config_map("app", value))], json!({})).await
     };
-    let (image, older) = (push("latest", "1").await?, push("older", "0").await?);
+    let image = push("latest", "1").await?;
+    let older = push("older", "0").await?;
     let target = Target::new("source.toolkit.fluxcd.io/v1", "OCIRepository", "app");
     let verify = json!({"provider": "cosign", "secretRef": {"name": "owner"}});
     let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
@@ -157,8 +159,10 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_of_a_registry_needs_a_bundle_of_its_owner() -> Result<()> {
     let story = Story::with_windlass("chart-signatures").await?;
-    let (server, registry) = (ChartServer::start(None)?, Registry::start().await?);
-    let (owner, other) = (Signer::new()?, Signer::new()?);
+    let server = ChartServer::start(None)?;
+    let registry = Registry::start().await?;
+    let owner = Signer::new()?;
+    let other = Signer::new()?;
     owner.publish(&story, "owner").await?;
     publish(&server, "1.0.0")?;
     let image = helm_chart::push(&server, &registry, "app", "1.0.0").await?;

@@ -63,8 +63,10 @@ async fn an_artifact_is_applied_and_a_new_tag_is_picked_up() -> Result<()> {
         status["artifact"]["metadata"]["org.opencontainers.image.revision"] == "main@sha1:1",
         "{status}"
     );
-    let (own, latest) = (status["artifact"]["url"].as_str(), status["url"].as_str());
-    let (own, latest) = (own.unwrap_or_default(), latest.unwrap_or_default());
+    let own = status["artifact"]["url"].as_str();
+    let latest = status["url"].as_str();
+    let own = own.unwrap_or_default();
+    let latest = latest.unwrap_or_default();
     ensure!(latest.ends_with("/app/latest.tar.gz"), "{status}");
     let bytes = async |url: &str| reqwest::get(url).await?.error_for_status()?.bytes().await;
     ensure!(bytes(own).await? == bytes(latest).await?);

@@ -18,7 +18,8 @@ async fn a_requested_run_starts_at_once_and_is_acknowledged() -> Result<()> {
     let story = Story::with_windlass("requested").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let (source, app) = (Target::git_repository("app"), Target::kustomization("app"));
+    let source = Target::git_repository("app");
+    let app = Target::kustomization("app");
     story.await_ready(&app).await?;
 
     // Nobody tells windlass of this commit but the request.

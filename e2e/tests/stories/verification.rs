@@ -40,7 +40,8 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     let story = Story::with_windlass("verify-head").await?;
     let upstream = story.follow("unverified", &[("a.yaml", config_map("a", "1"))]).await?;
     let repository = &upstream.repository;
-    let (ssh, gpg) = (Signer::ssh()?, Signer::gpg()?);
+    let ssh = Signer::ssh()?;
+    let gpg = Signer::gpg()?;
     put_keys(&story, &[&ssh]).await?;
     ssh.sign(repository)?;
     let first = repository.commit(&[("a.yaml", &config_map("a", "2"))], "signed")?;

@@ -38,7 +38,8 @@ async fn a_chart_counts_with_the_right_provenance_only() -> Result<()> {
     let story = Story::with_windlass("provenance").await?;
     let server = ChartServer::start(None)?;
     publish(&server, "1.0.0")?;
-    let (right, wrong) = (Signer::gpg()?, Signer::gpg()?);
+    let right = Signer::gpg()?;
+    let wrong = Signer::gpg()?;
     put_keys(&story, &[&right]).await?;
     repository(&story, "charts", &server.url(), json!({})).await?;
     let app = Target::new("source.toolkit.fluxcd.io/v1", "HelmChart", "app");

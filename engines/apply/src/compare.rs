@@ -153,7 +153,8 @@ mod tests {
         let b: Value =
             serde_json::from_str(r#"{"metadata":{"name":"n"},"apiVersion":"v1","kind":"K"}"#)
                 .unwrap();
-        let (a, b) = (Object::new(a).unwrap(), Object::new(b).unwrap());
+        let a = Object::new(a).unwrap();
+        let b = Object::new(b).unwrap();
         assert_eq!(digest(&a), digest(&b));
         assert_eq!(digest(&a), "d5c695219a600ad2a1b0d92c1dcb6e1967788866e76c8371521d9e951a0c2e0b");
     }

@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn where_nobody_is_on_record_the_fields_are_named() {
-        let (live, dry) = (object(json!({"v": 2}), json!([])), object(json!({"v": 1}), json!([])));
+        let live = object(json!({"v": 2}), json!([]));
+        let dry = object(json!({"v": 1}), json!([]));
         let text = contested_text(
             &live.id(),
             Some((&live, &dry)),

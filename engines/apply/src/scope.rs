@@ -216,10 +216,8 @@ mod tests {
     fn a_live_object_that_is_wanted_under_another_id_is_not_one_that_left() {
         let id =
             |namespace: &str| ObjectId::new(namespace, "le", "cert-manager.io", "ClusterIssuer");
-        let (bare, named) = (
-            wish(vec![issuer("")], HealthWish::None),
-            wish(vec![issuer("shop")], HealthWish::None),
-        );
+        let bare = wish(vec![issuer("")], HealthWish::None);
+        let named = wish(vec![issuer("shop")], HealthWish::None);
         // The inventory has the namespace of the manifest, or it is by Flux and the scope cannot be learned now.
         assert!(bare.wants_cluster_scoped(&id("")));
         assert!(named.wants_cluster_scoped(&id("")));

@@ -25,7 +25,8 @@ mod tests {
             event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             last_seen(&Object::new(event).unwrap()).map(|at| at.to_string())
         };
-        let (first, later) = ("2026-11-24T11:00:00Z", "2026-11-24T12:00:00Z");
+        let first = "2026-11-24T11:00:00Z";
+        let later = "2026-11-24T12:00:00Z";
         assert_eq!(seen(json!({"lastTimestamp": first})).as_deref(), Some(first));
         let new = json!({"eventTime": first, "lastTimestamp": null});
         assert_eq!(seen(new).as_deref(), Some(first));

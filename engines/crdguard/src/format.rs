@@ -159,7 +159,8 @@ fn is_date(text: &str) -> bool {
 fn is_moment(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
-    let (date, clock) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let date = parts.next().unwrap_or_default();
+    let clock = parts.next().unwrap_or_default();
     is_date(date) && CLOCK.is_match(clock)
 }
 

@@ -98,7 +98,8 @@ impl Judge {
     /// # Errors
     /// When one of them cannot be judged.
     pub fn new(old: &Value, new: &Value, stop: &Stop) -> Result<Self, Fault> {
-        let (was, is) = (Definition::read(old)?, Definition::read(new)?);
+        let was = Definition::read(old)?;
+        let is = Definition::read(new)?;
         let mut pairs = Vec::new();
         for Wanted { read, by, is_live, losses_only } in wanted(&was, &is) {
             let before = Definition::schema(old, &read)?;
@@ -120,9 +121,13 @@ impl Judge {
                 unseen.push(name.to_owned());
             }
         }
-        let (sink, findings) = (Sink::new(stop), Findings::default());
+        let sink = Sink::new(stop);
+        let findings = Findings::default();
         let managers = BTreeMap::new();
-        let (old, new, judged, first) = (was, is, 0, None);
+        let old = was;
+        let new = is;
+        let judged = 0;
+        let first = None;
         let mut judge = Self { old, new, pairs, unseen, sink, findings, judged, first, managers };
         judge.first = judge.versions().into_iter().next();
         Ok(judge)
@@ -358,7 +363,8 @@ fn kept_in_store<'d>(was: &'d Definition, is: &'d Definition) -> impl Iterator<I
 
 /// What another schema does to an object.
 fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, String, String)> {
-    let (before, after) = (&pair.before.root, &pair.after.root);
+    let before = &pair.before.root;
+    let after = &pair.after.root;
     let mut next = object.clone();
     defaults::fill(&mut next, after, sink);
     prune::prune(&mut next, after, Some(before), sink);

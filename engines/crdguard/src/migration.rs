@@ -36,7 +36,8 @@ impl Migration {
     /// # Errors
     /// When one of them cannot be judged.
     pub fn of(old: &Value, new: &Value) -> Result<Option<Self>, Fault> {
-        let (old, new) = (Definition::read(old)?, Definition::read(new)?);
+        let old = Definition::read(old)?;
+        let new = Definition::read(new)?;
         Ok(Self::between(&old, &new))
     }
 

@@ -41,7 +41,8 @@ impl Schema {
     ///
     /// None where that cannot be judged.
     pub fn create(&self, object: &Value) -> Option<Result<Value, Vec<String>>> {
-        let (mut sink, mut place) = (Sink::new(&Stop::default()), Place::default());
+        let mut sink = Sink::new(&Stop::default());
+        let mut place = Place::default();
         let mut next = object.clone();
         defaults::fill(&mut next, &self.root, &mut sink);
         prune::prune(&mut next, &self.root, None, &mut sink);

@@ -40,7 +40,8 @@ fn assert_spec(old: Value, new: Value, specs: &[Value], expected: &Expect) {
     let name = |at: usize| char::from(b'a' + u8::try_from(at).unwrap()).to_string();
     let objects: Vec<Value> =
         specs.iter().enumerate().map(|(at, spec)| widget(&name(at), spec)).collect();
-    let (old, new) = (definition(&[("v1", true, old)]), definition(&[("v1", true, new)]));
+    let old = definition(&[("v1", true, old)]);
+    let new = definition(&[("v1", true, new)]);
     expected.assert_eq(&lines(&old, &new, &objects).join("\n"));
 }
 
@@ -111,7 +112,8 @@ fn alternatives_that_did_not_change_are_about_values_that_did() {
 fn the_type_of_a_list_is_not_checked_where_a_format_is() {
     let with = |of: Value| object(&json!({"a": of}));
     let old = with(json!({"type": "array", "items": {"type": "string"}}));
-    let (list, email) = (json!({"a": []}), json!({"type": "string", "format": "email"}));
+    let list = json!({"a": []});
+    let email = json!({"type": "string", "format": "email"});
     assert_spec(old.clone(), with(email), std::slice::from_ref(&list), &expect![""]);
     let odd = json!({"type": "string", "format": "odd"});
     let expected = expect!["v1 spec.a must be a string (1 object: shop/a)"];
@@ -134,7 +136,8 @@ fn what_a_controller_reports_is_no_reason_where_it_is_a_subresource() {
     let all = object(&json!({"size": {"type": "integer"}, "text": {"type": "string"}}));
     let narrow = object(&json!({"size": {"type": "integer", "maximum": 5}}));
     let judged = |before: bool, after: bool| {
-        let (old, new) = (with(all.clone(), before), with(narrow.clone(), after));
+        let old = with(all.clone(), before);
+        let new = with(narrow.clone(), after);
         lines(&old, &new, std::slice::from_ref(&reported)).join("\n")
     };
     expect![""].assert_eq(&judged(true, true));
@@ -255,8 +258,10 @@ fn objects_that_are_stored_in_another_version_lose_what_it_does_not_have() {
 
 #[test]
 fn a_version_that_is_dropped_takes_no_field_with_it_unsaid() {
-    let (both, less) = (json!({"a": {}, "b": {}}), json!({"a": {}}));
-    let (both, less) = (object(&both), object(&less));
+    let both = json!({"a": {}, "b": {}});
+    let less = json!({"a": {}});
+    let both = object(&both);
+    let less = object(&less);
     let mut old = definition(&[("v1", true, less.clone()), ("v1beta1", true, both)]);
     old["status"]["storedVersions"] = json!(["v1beta1", "v1"]);
     let new = definition(&[("v1", true, less)]);
@@ -268,7 +273,8 @@ fn a_version_that_is_dropped_takes_no_field_with_it_unsaid() {
 
 #[test]
 fn objects_are_moved_under_the_schema_that_is_there_meanwhile() {
-    let (both, less) = (object(&json!({"a": {}, "b": {}})), object(&json!({"a": {}})));
+    let both = object(&json!({"a": {}, "b": {}}));
+    let less = object(&json!({"a": {}}));
     let mut old = definition(&[("v1", true, less), ("v1beta1", true, both.clone())]);
     old["status"]["storedVersions"] = json!(["v1beta1", "v1"]);
     // What is new in `v1` is there only after the objects were written back.
@@ -279,13 +285,15 @@ fn objects_are_moved_under_the_schema_that_is_there_meanwhile() {
 
 #[test]
 fn a_stored_version_that_is_not_served_does_not_change_unsaid() {
-    let (both, less) = (object(&json!({"a": {}, "b": {}})), object(&json!({"a": {}})));
+    let both = object(&json!({"a": {}, "b": {}}));
+    let less = object(&json!({"a": {}}));
     let hidden = |spec: Value| {
         let mut all = definition(&[("v2", false, spec), ("v1", true, both.clone())]);
         all["status"]["storedVersions"] = json!(["v2"]);
         all
     };
-    let (old, new) = (hidden(both.clone()), hidden(less.clone()));
+    let old = hidden(both.clone());
+    let new = hidden(less.clone());
     let object = widget("a", &json!({"a": 1, "b": 2}));
     expect!["v2 cannot be judged: its schema changes, and objects may be stored in it, which cannot be read in it because it is not served"]
         .assert_eq(&lines(&old, &new, std::slice::from_ref(&object)).join("\n"));

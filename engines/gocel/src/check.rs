@@ -302,7 +302,8 @@ impl Checker<'_> {
     }
 
     fn map(&mut self, map: &MapExpr) -> Type {
-        let (mut key, mut value) = (None, None);
+        let mut key = None;
+        let mut value = None;
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
             let found = self.check(&entry.key);

@@ -74,7 +74,8 @@ impl<'a> Evaluation<'a> {
             Node::And(terms) => self.logic(terms, false),
             Node::Or(terms) => self.logic(terms, true),
             Node::Equal { operands, negated } => {
-                let (one, two) = (self.eval(&operands.0), self.eval(&operands.1));
+                let one = self.eval(&operands.0);
+                let two = self.eval(&operands.1);
                 let equal = one?.equals(&two?, &mut self.budget)?;
                 Ok(Value::Bool(equal != *negated))
             }
@@ -130,7 +131,8 @@ impl<'a> Evaluation<'a> {
     fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Outcome<'a> {
         let mut made: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
         for (key, value, is_optional) in entries {
-            let (key, mut value) = (self.eval(key)?, self.eval(value)?);
+            let key = self.eval(key)?;
+            let mut value = self.eval(value)?;
             let mut same = None;
             for (index, (own, _)) in made.iter().enumerate() {
                 if own.type_name() == key.type_name() && own.equals(&key, &mut self.budget)? {
@@ -145,7 +147,8 @@ impl<'a> Evaluation<'a> {
                         continue;
                     }
                     other => {
-                        let (key, other) = (key.shown(), other.shown());
+                        let key = key.shown();
+                        let other = other.shown();
                         return Err(Fault::failed(format!(
                             "cannot initialize optional entry '{key}' from non-optional value {other}"
                         )));

@@ -259,7 +259,8 @@ impl Expression {
 
     fn value<'a>(&'a self, variables: Variables<'a>, run: &mut Meter) -> Result<Value<'a>, Error> {
         Evaluation::run(&self.plan, variables, run).map_err(|fault| {
-            let (expression, reason) = (self.text.clone(), fault.to_string());
+            let expression = self.text.clone();
+            let reason = fault.to_string();
             Error::Evaluate { expression, reason }
         })
     }

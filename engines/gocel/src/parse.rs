@@ -211,7 +211,8 @@ fn optional_map(
 /// A complaint about a node.
 pub(crate) fn complaint_at(info: &SourceInfo, source: &str, id: u64, text: String) -> Complaint {
     let start = info.offset_for(id).map_or(0, |(start, _)| start as usize);
-    let (mut line, mut column) = (1, 0);
+    let mut line = 1;
+    let mut column = 0;
     for character in source.chars().take(start) {
         if character == '\n' {
             (line, column) = (line + 1, 0);

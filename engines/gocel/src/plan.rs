@@ -186,7 +186,8 @@ impl Planner<'_> {
                 let mut entries = Vec::with_capacity(map.entries.len());
                 for entry in &map.entries {
                     if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        let (key, value) = (self.plan(&entry.key)?, self.plan(&entry.value)?);
+                        let key = self.plan(&entry.key)?;
+                        let value = self.plan(&entry.value)?;
                         entries.push((key, value, entry.optional));
                     }
                 }

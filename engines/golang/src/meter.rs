@@ -126,7 +126,8 @@ impl Meter {
     /// [`Meter::join`] takes it back.
     #[must_use]
     pub fn part(&self, of: usize) -> Self {
-        let (left, of) = (self.left(), of.max(1));
+        let left = self.left();
+        let of = of.max(1);
         let allowance = Allowance { steps: left.steps / of as u64, bytes: left.bytes / of as u64 };
         Self::new(allowance, self.stop.clone())
     }

@@ -248,7 +248,8 @@ impl Regexp {
             return Ok(vec![""]);
         }
         let mut parts = Vec::new();
-        let (mut begin, mut last) = (0, 0);
+        let mut begin = 0;
+        let mut last = 0;
         for (start, end) in self.matches(text, limit, next)? {
             if limit.is_some_and(|limit| parts.len() + 1 >= limit) {
                 break;
@@ -275,7 +276,8 @@ impl Regexp {
     ) -> Result<Vec<(usize, usize)>, E> {
         let limit = limit.unwrap_or(usize::MAX);
         let mut matches = Vec::new();
-        let (mut position, mut last_end) = (0, None);
+        let mut position = 0;
+        let mut last_end = None;
         while matches.len() < limit && position <= text.len() {
             next(text.len() - position)?;
             let Some(found) = self.regex.find_at(text, position) else { break };

@@ -168,7 +168,8 @@ fn host(scheme: &[u8], text: &[u8]) -> Result<Vec<u8>, String> {
             let Some(end) = text.iter().rposition(|byte| *byte == b']') else {
                 return Err("missing ']' in host".to_owned());
             };
-            let (inner, port) = (&text[1..end], &text[end + 1..]);
+            let inner = &text[1..end];
+            let port = &text[end + 1..];
             if !is_port(port) {
                 return Err(invalid_port(port));
             }

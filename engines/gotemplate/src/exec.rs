@@ -245,7 +245,10 @@ impl<'s> Run<'s, '_> {
                     }
                 },
                 Frame::Range { pipe, items, body, kept, declared } => {
-                    let (pipe, body, kept, declared) = (*pipe, *body, *kept, *declared);
+                    let pipe = *pipe;
+                    let body = *body;
+                    let kept = *kept;
+                    let declared = *declared;
                     match items.next() {
                         Some((index, item)) => self.iterate(pipe, body, declared, index, item)?,
                         None => {

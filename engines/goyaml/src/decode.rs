@@ -131,7 +131,8 @@ impl<'n> Decoder<'n, '_> {
                 self.visit(child, None)
             }
             Some(Frame::Mapping { next, end, map, merged, .. }) if next == end => {
-                let (map, merged) = (*map, *merged);
+                let map = *map;
+                let merged = *merged;
                 self.stack.pop();
                 if merged {
                     self.close_alias();
@@ -145,7 +146,8 @@ impl<'n> Decoder<'n, '_> {
                 let node = self.nodes.get(id);
                 *next = node.end;
                 if key.is_none() && is_merge(node) {
-                    let (value, map) = (node.end, *map);
+                    let value = node.end;
+                    let map = *map;
                     *next = self.nodes.get(value).end;
                     return self.merge(value, map);
                 }
@@ -181,7 +183,8 @@ impl<'n> Decoder<'n, '_> {
                     }
                 },
                 Some(key) => {
-                    let (map, at) = (*map, self.nodes.get(*child).start);
+                    let map = *map;
+                    let at = self.nodes.get(*child).start;
                     self.set(map, key, value, at);
                 }
             },
@@ -221,7 +224,8 @@ impl<'n> Decoder<'n, '_> {
     ///
     /// `into` is the map which a merged mapping fills.
     fn visit(&mut self, id: NodeId, into: Option<usize>) -> Result<Option<ValueId>, Error> {
-        let (nodes, mut id) = (self.nodes, id);
+        let nodes = self.nodes;
+        let mut id = id;
         loop {
             let node = nodes.get(id);
             self.count(node)?;
@@ -258,7 +262,9 @@ impl<'n> Decoder<'n, '_> {
                             self.values.maps.len() - 1
                         }
                     };
-                    let (child, next, end) = (id, id + 1, node.end);
+                    let child = id;
+                    let next = id + 1;
+                    let end = node.end;
                     self.stack.push(Frame::Mapping { child, next, end, map, merged, key: None });
                     return Ok(None);
                 }

@@ -61,8 +61,10 @@ struct Part<'i> {
 
 fn split(input: &[u8]) -> Result<Vec<Part<'_>>, Error> {
     let mut parts = Vec::new();
-    let (mut start, mut start_line) = (0, 0);
-    let (mut at, mut line) = (0, 0);
+    let mut start = 0;
+    let mut start_line = 0;
+    let mut at = 0;
+    let mut line = 0;
     // Directives come before the `---` of their document.
     let mut directives = false;
     let mut content = false;

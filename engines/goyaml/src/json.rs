@@ -27,7 +27,8 @@ pub(crate) fn to_json_for(
     let mut stack: Vec<Frame<'_>> = Vec::new();
     // Go refuses keys before it examines numbers.
     let mut not_json = None;
-    let (mut id, mut target) = (root, target);
+    let mut id = root;
+    let mut target = target;
     loop {
         // A collection is done only after its members.
         let mut done = match &values.values[id] {

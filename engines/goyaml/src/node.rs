@@ -127,7 +127,8 @@ struct Composer {
 
 impl Composer {
     fn take(&mut self, event: Event, budget: &mut Budget) -> Result<(), Error> {
-        let (start, before) = (event.start, self.nodes.len());
+        let start = event.start;
+        let before = self.nodes.len();
         match event.kind {
             EventKind::Alias { anchor } => {
                 let Some(&target) = self.anchors.get(&anchor) else {

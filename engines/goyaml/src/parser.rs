@@ -344,7 +344,8 @@ impl<'i> Parser<'i> {
             _ if properties != Properties::default() => {
                 self.pop_state();
                 let implicit = properties.tag.is_empty();
-                let (text, style) = (String::new(), Style::Plain);
+                let text = String::new();
+                let style = Style::Plain;
                 let kind = EventKind::Scalar { properties, text, style, implicit };
                 return Ok(Event::new(kind, start));
             }

@@ -250,7 +250,9 @@ impl<M: Maker, W: Fn(usize, &str) -> bool> Reader<M, W> {
             return None;
         }
         self.is_begun = true;
-        let (mut text, mut at, mut list) = (text, column, None);
+        let mut text = text;
+        let mut at = column;
+        let mut list = None;
         while let Some(rest) = text.strip_prefix('-').filter(|rest| is_end(rest)) {
             self.item(at)?;
             list = Some(at);

@@ -95,7 +95,8 @@ fn nesting_up_to_the_limit_reads_on_a_small_stack() {
     on_a_small_stack(|| {
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         let value = to_json(deep(1000).as_bytes()).unwrap();
-        let (mut levels, mut inner) = (1, &value);
+        let mut levels = 1;
+        let mut inner = &value;
         while let Some(next) = inner.get(0) {
             (levels, inner) = (levels + 1, next);
         }

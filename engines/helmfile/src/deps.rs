@@ -194,7 +194,8 @@ impl Helmfile {
         let mut missing = Vec::new();
         for dependency in named {
             let field = |key: &str| dependency.get(key).and_then(Value::as_str).unwrap_or_default();
-            let (name, repository) = (field("name"), field("repository"));
+            let name = field("name");
+            let repository = field("repository");
             let is_present = present.iter().any(|(file, _)| {
                 file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
             });
@@ -257,10 +258,14 @@ impl Unlocked {
     /// It cannot be written.
     pub fn text(&self, versions: &[String], generated: &str) -> Result<String> {
         let field = |key: &str, text: &str| format!("{key:?}:{}", quoted(text));
-        let (mut wanted, mut locked, mut listed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut wanted = Vec::new();
+        let mut locked = Vec::new();
+        let mut listed = Vec::new();
         for (chart, version) in self.charts.iter().zip(versions) {
-            let (name, repository) = (field("name", &chart.name), field("repository", &chart.url));
-            let (range, alias) = (field("version", &chart.range), field("alias", &chart.alias));
+            let name = field("name", &chart.name);
+            let repository = field("repository", &chart.url);
+            let range = field("version", &chart.range);
+            let alias = field("alias", &chart.alias);
             wanted.push(format!("{{{name},{range},{repository},{alias}}}"));
             locked.push(format!("{{{name},{},{repository}}}", field("version", version)));
             let entry = [("name", &chart.name), ("repository", &chart.url), ("version", version)];

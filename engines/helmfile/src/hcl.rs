@@ -134,7 +134,8 @@ fn check(text: &str) -> Result<()> {
     if text.len() > FILE {
         return Err(format!("it is longer than {FILE} bytes").into());
     }
-    let (mut depth, mut operators) = (0_usize, 0_usize);
+    let mut depth = 0_usize;
+    let mut operators = 0_usize;
     for byte in text.bytes() {
         match byte {
             b'(' | b'[' | b'{' => depth += 1,

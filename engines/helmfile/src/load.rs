@@ -128,7 +128,8 @@ impl HelmfileLoader<'_> {
             place: self.place,
             storage: Storage::of_file(self.place, &given.callee),
         };
-        let (none, hcl) = (Environment::new(name), hcl::Files::default());
+        let none = Environment::new(name);
+        let hcl = hcl::Files::default();
         let values = loader.load(Some("Error"), &given.values, &none, "", hcl)?;
         let overrides = given.overrides.clone();
         Ok(Some(Environment { values, overrides, ..Environment::new(name) }))
@@ -429,7 +430,8 @@ impl Helmfile {
     /// Merges a later part of the same text.
     fn take_part(&mut self, later: Self) {
         self.spec.merge(&later.spec, How::Override);
-        let (own, later_environment) = (&mut self.environment, later.environment);
+        let own = &mut self.environment;
+        let later_environment = later.environment;
         Field::merge(&mut own.name, &later_environment.name, How::Override);
         Field::merge(&mut own.kube_context, &later_environment.kube_context, How::Override);
         overlay(&mut own.values, &later_environment.values);

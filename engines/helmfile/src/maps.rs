@@ -62,7 +62,9 @@ const ITEMS: usize = 10_000;
 
 /// The keys of a path with dots; `\.` is a dot in a key.
 fn keys(path: &str) -> Vec<String> {
-    let (mut keys, mut part, mut is_escaped) = (Vec::new(), String::new(), false);
+    let mut keys = Vec::new();
+    let mut part = String::new();
+    let mut is_escaped = false;
     for character in path.chars() {
         match character {
             '\\' if !is_escaped => {

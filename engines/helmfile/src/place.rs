@@ -126,7 +126,8 @@ impl Place {
     pub(crate) fn walk(&self, path: &str) -> Result<BTreeMap<String, Arc<[u8]>>> {
         let top = self.at(path)?;
         let mut found = BTreeMap::new();
-        let (mut left, mut bytes) = (vec![top.clone()], 0);
+        let mut left = vec![top.clone()];
+        let mut bytes = 0;
         while let Some(directory) = left.pop() {
             let listed = self.files.list(&directory);
             for (name, kind) in

@@ -147,7 +147,8 @@ impl Expanding<'_> {
                 Value::Array(items.iter().map(|item| self.value(item)).collect::<Result<_>>()?)
             }
             Value::Object(map) => {
-                let (mut kept, mut more) = (Map::new(), Map::new());
+                let mut kept = Map::new();
+                let mut more = Map::new();
                 for (key, value) in map {
                     match self.key(key, value)? {
                         Some(map) => more.extend(map),
@@ -181,7 +182,9 @@ impl Expanding<'_> {
         if first.before.is_empty() && first.after.is_empty() {
             return self.referred(&first);
         }
-        let (mut out, mut next, mut rest) = (String::new(), Some(first), text);
+        let mut out = String::new();
+        let mut next = Some(first);
+        let mut rest = text;
         while let Some(found) = next {
             out.push_str(found.before);
             out.push_str(&display(&self.referred(&found)?)?);
@@ -223,7 +226,8 @@ impl Expanding<'_> {
             let fallback = || self.world.variable(&format!("VALS_{}", name.to_uppercase()));
             query.get(name).map_or_else(|| fallback().unwrap_or_default().to_owned(), str::to_owned)
         };
-        let (encode, key_type) = (parameter("encode"), parameter("key_type"));
+        let encode = parameter("encode");
+        let key_type = parameter("key_type");
         let path = path(url);
         let fragment = String::from_utf8_lossy(&url.fragment);
         let fragment = fragment.strip_prefix('#').unwrap_or(&fragment);
@@ -341,7 +345,8 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<(&str, &str)> {
-        let (mut all, mut rest) = (Vec::new(), text);
+        let mut all = Vec::new();
+        let mut rest = text;
         while let Some(found) = Found::first(rest) {
             all.push((found.before, found.uri));
             rest = found.after;

@@ -63,7 +63,9 @@ pub(crate) struct Renderer {
 impl Renderer {
     /// `base` is the directory to which paths in templates are relative.
     pub(crate) fn new(world: &Arc<World>, place: &Place, base: &str, data: Value) -> Self {
-        let (world, place, base) = (Arc::clone(world), place.clone(), base.to_owned());
+        let world = Arc::clone(world);
+        let place = place.clone();
+        let base = base.to_owned();
         Self { host: Host { world, place, base, is_lenient: false }, data }
     }
 

@@ -487,7 +487,8 @@ fn hooks_apply_manifests_of_files_directories_and_kustomizations_around_operatio
     );
     let applied = applied.unwrap();
     let of: Vec<_> = applied.iter().map(|it| (it.name.as_str(), it.when)).collect();
-    let (plain, all) = ("kubectlApply", "all");
+    let plain = "kubectlApply";
+    let all = "all";
     let wanted =
         [(plain, When::Before), (all, When::Before), (plain, When::After), (all, When::After)];
     assert_eq!(of, wanted);

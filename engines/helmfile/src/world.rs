@@ -72,7 +72,8 @@ impl World {
         random: Arc<Fill>,
     ) -> Self {
         let budget = Mutex::new(Budget::new(Limits::default()));
-        let (stop, drew) = (Stop::default(), Mutex::default());
+        let stop = Stop::default();
+        let drew = Mutex::default();
         Self {
             files,
             variables,

@@ -84,7 +84,8 @@ impl Budget {
 
     /// Takes a node that is copied once more, with all that it contains.
     fn repeat(&mut self, node: &Node) -> Result<()> {
-        let (mut nodes, mut bytes) = (0, 0);
+        let mut nodes = 0;
+        let mut bytes = 0;
         node.walk().for_each(|(_, node)| {
             nodes += 1;
             bytes += node.value.len();

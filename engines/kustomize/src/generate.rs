@@ -179,7 +179,8 @@ fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
         let Ok(mut line) = std::str::from_utf8(line) else {
             // Parity(kustomize): the line is there twice, as numbers first.
             let bytes: Vec<String> = line.iter().map(u8::to_string).collect();
-            let (bytes, text) = (bytes.join(" "), String::from_utf8_lossy(line));
+            let bytes = bytes.join(" ");
+            let text = String::from_utf8_lossy(line);
             return Err(Error::new(format!("line [{bytes}] has invalid utf8 bytes : {text}")));
         };
         if number == 0 {

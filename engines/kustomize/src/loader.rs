@@ -129,7 +129,8 @@ impl<'f> Loader<'f> {
     fn below(&self, root: String) -> Self {
         let mut referrers = self.referrers.clone();
         referrers.push(self.root.clone());
-        let (repositories, budget) = (self.repositories.clone(), self.budget.clone());
+        let repositories = self.repositories.clone();
+        let budget = self.budget.clone();
         Self { root, referrers, repositories, budget, ..*self }
     }
 

@@ -314,7 +314,8 @@ impl<'s> Walk<'_, '_, 's> {
             self.arena.collect_keys(id, &mut names)?;
         }
         let left = names.into_iter().collect::<Vec<_>>().into_iter();
-        let (key, key_style) = (String::new(), Style::default());
+        let key = String::new();
+        let key_style = Style::default();
         Ok(Step::Wait(Frame::Map(MapFrame { value, sources, schema, left, key, key_style })))
     }
 

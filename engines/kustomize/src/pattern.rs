@@ -54,7 +54,8 @@ impl Plain {
 
     /// Whether it means all of a text.
     pub(crate) fn is_match(&self, text: &str) -> bool {
-        let (mut pattern, mut text) = (self.0.as_str(), text);
+        let mut pattern = self.0.as_str();
+        let mut text = text;
         // Where to go on when the last `.*` takes one character more.
         let mut retry: Option<(&str, &str)> = None;
         loop {
@@ -74,7 +75,8 @@ impl Plain {
 
     /// What follows it at the beginning of a text, for one without `.*`.
     pub(crate) fn after<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let (mut pattern, mut text) = (self.0.as_str(), text);
+        let mut pattern = self.0.as_str();
+        let mut text = text;
         while !pattern.is_empty() {
             text = step(&mut pattern, text)?;
         }

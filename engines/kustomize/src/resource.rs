@@ -171,8 +171,9 @@ impl Resource {
         let list = |name: &str| -> Vec<String> {
             note(name).map(|text| text.split(',').map(str::to_owned).collect()).unwrap_or_default()
         };
-        let (names, namespaces, kinds) =
-            (list("previousNames"), list("previousNamespaces"), list("previousKinds"));
+        let names = list("previousNames");
+        let namespaces = list("previousNamespaces");
+        let kinds = list("previousKinds");
         if names.len() == namespaces.len() && names.len() == kinds.len() {
             let past = names.into_iter().zip(namespaces).zip(kinds);
             self.past =
@@ -254,9 +255,11 @@ impl Resource {
 
     /// Who it is now.
     pub(crate) fn id(&self, schema: &Schema) -> Id {
-        let (api_version, kind) = (self.api_version(), self.kind());
+        let api_version = self.api_version();
+        let kind = self.kind();
         let is_cluster_scoped = schema.is_namespaced(api_version, kind) == Some(false);
-        let (name, namespace) = (self.name().to_owned(), self.namespace().to_owned());
+        let name = self.name().to_owned();
+        let namespace = self.namespace().to_owned();
         Id { gvk: Gvk::new(api_version, kind), name, namespace, is_cluster_scoped }
     }
 
@@ -343,7 +346,8 @@ impl Resource {
         self.may_change_kind = other.may_change_kind;
         self.is_from_helm = other.is_from_helm;
         self.is_noted = other.is_noted;
-        let (name, namespace) = (other.name().to_owned(), other.namespace().to_owned());
+        let name = other.name().to_owned();
+        let namespace = other.namespace().to_owned();
         self.set_name(&name)?;
         self.set_namespace(&namespace)?;
         self.variables.clone_from(&other.variables);
@@ -383,7 +387,8 @@ fn is_same_ending(left: &[String], right: &[String]) -> bool {
 /// In kustomize's words.
 pub(crate) fn check_metadata(node: &Node) -> Result<()> {
     let gvk_text = |name| edit::at(node, &[name]).filter(|node| !edit::is_empty(node));
-    let (api_version, kind) = (gvk_text("apiVersion"), gvk_text("kind"));
+    let api_version = gvk_text("apiVersion");
+    let kind = gvk_text("kind");
     let metadata = edit::at(node, &[METADATA]).filter(|node| !edit::is_empty(node));
     let in_meta = |name| {
         let found = metadata.and_then(|metadata| edit::at(metadata, &[name]));
@@ -457,7 +462,8 @@ impl Resource {
             return Ok(true);
         }
         let failed = |error: SyntaxError| Error::new(error.to_string());
-        let (labels, annotations) = (self.labels(), self.annotations());
+        let labels = self.labels();
+        let annotations = self.annotations();
         let labels = matcher.matches_labels(|key| labels.get(key).map(String::as_str));
         if !labels.map_err(failed)? {
             return Ok(false);

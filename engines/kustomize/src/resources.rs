@@ -224,7 +224,8 @@ impl Resources {
         let mut places = Vec::new();
         for (at, resource) in self.list.iter().enumerate() {
             self.budget.steps(resource.steps_of(&matcher))?;
-            let (current, original) = (resource.id(schema), resource.original_id(schema));
+            let current = resource.id(schema);
+            let original = resource.original_id(schema);
             let gvk = &current.gvk;
             let fits = (matcher.matches_namespace(original.effective_namespace())
                 || matcher.matches_namespace(current.effective_namespace()))

@@ -60,7 +60,8 @@ pub(crate) fn mark(
         let object = &variable.object;
         let gvk = object.resolved();
         let is_cluster_scoped = schema.is_namespaced(&gvk.api_version(), &gvk.kind) == Some(false);
-        let (name, namespace) = (object.name.clone(), object.namespace.clone());
+        let name = object.name.clone();
+        let namespace = object.namespace.clone();
         let wanted = Id { gvk, name, namespace, is_cluster_scoped };
         let is_exact = is_cluster_scoped || !wanted.namespace.is_empty();
         let fits = |id: &Id| {
@@ -196,7 +197,8 @@ impl Replacer<'_> {
                 for entry in node.content.chunks_exact_mut(2) {
                     let [key, value] = entry else { continue };
                     if !edit::is_string(key) {
-                        let (value, tag) = (&key.value, &key.tag);
+                        let value = &key.value;
+                        let tag = &key.tag;
                         let text = format!("invalid map key: value='{value}', tag='{tag}'");
                         return Err(Error::new(text));
                     }

@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn good_values_count_once_their_time_is_over_and_bad_ones_at_once() {
-        let (created, minute) = (Time::UNIX_EPOCH, Duration::from_secs(60));
+        let created = Time::UNIX_EPOCH;
+        let minute = Duration::from_secs(60);
         let at = |second| Time::from_second(second).unwrap();
         let good = || Finding::Good("measured 1".to_owned());
         let early = promoted(good(), created, minute, at(59));

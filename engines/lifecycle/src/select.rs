@@ -284,7 +284,8 @@ mod tests {
     }
 
     fn of(lifecycles: &[Lifecycle], bindings: &[Binding]) -> Result<Vec<Hold>, SelectError> {
-        let (own, namespace) = (labels(&[("tier", "web")]), labels(&[("env", "prod")]));
+        let own = labels(&[("tier", "web")]);
+        let namespace = labels(&[("env", "prod")]);
         let subject = Subject {
             kind: "HelmRelease",
             name: "app",

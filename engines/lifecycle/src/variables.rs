@@ -163,7 +163,8 @@ mod tests {
     /// What a container gets as the value of a variable: `Expand` of Kubernetes' `third_party/forked/golang/expansion`, with
     /// a secret in each variable that is named.
     fn expanded(value: &str) -> String {
-        let (mut expanded, mut rest) = (String::new(), value);
+        let mut expanded = String::new();
+        let mut rest = value;
         while let Some((before, after)) = rest.split_once('$') {
             expanded.push_str(before);
             let name = after.strip_prefix('(').and_then(|it| it.split_once(')'));

@@ -261,7 +261,9 @@ fn matches(
         return false;
     };
     if !wanted.iter().all(|(key, value)| is_label(key, value)) {
-        let (kind, namespace, name) = (&source.kind, namespace(alert, source), &source.name);
+        let kind = &source.kind;
+        let namespace = namespace(alert, source);
+        let name = &source.name;
         let message =
             format!("error using matchLabels from event source {kind}/{namespace}/{name}");
         warnings.push(Warning::new("InvalidConfig", message));
@@ -276,7 +278,8 @@ fn namespace<'a>(alert: &'a Alert, source: &'a Source) -> &'a str {
 
 /// Whether a source names the object of an event, but for its labels.
 fn names(event: &Event, alert: &Alert, source: &Source) -> bool {
-    let (object, severity) = (&event.object, &alert.spec.event_severity);
+    let object = &event.object;
+    let severity = &alert.spec.event_severity;
     object.namespace == namespace(alert, source)
         && object.kind == source.kind
         && (event.severity == *severity || severity == "info")
@@ -319,7 +322,8 @@ const FAILING: usize = MOST_WORK / 10;
 
 /// Whether the message is in the inclusion list, if there is one, and not in the exclusion list.
 fn is_selected(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> bool {
-    let (included, excluded) = (&alert.spec.inclusion_list, &alert.spec.exclusion_list);
+    let included = &alert.spec.inclusion_list;
+    let excluded = &alert.spec.exclusion_list;
     let mut left = MOST_WORK;
     let mut matches = |patterns: &[String], list: &str| {
         matches_any(patterns, list, &event.message, (&mut left, &mut *warnings))
@@ -373,7 +377,8 @@ fn send(
     settings: Settings,
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<Route>, String> {
-    let (namespace, name) = (&alert.metadata.namespace, &alert.metadata.name);
+    let namespace = &alert.metadata.namespace;
+    let name = &alert.metadata.name;
     if is_denied(&event, alert, settings) {
         return Err(format!(
             "discarding event, access denied to cross-namespace sources: alert \

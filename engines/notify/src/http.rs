@@ -210,7 +210,8 @@ impl Request {
             next.headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("content-"));
         }
         let host = |text: &str| Url::parse(text.as_bytes()).map(|url| url.hostname().to_vec()).ok();
-        let (from, to) = (host(&self.url)?, host(&next.url)?);
+        let from = host(&self.url)?;
+        let to = host(&next.url)?;
         let is_below =
             to.strip_suffix(&*from).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"."));
         if !is_below {

@@ -20,7 +20,8 @@ impl Event {
     pub fn clean_metadata(&mut self) {
         self.lacks_metadata = false;
         let excluded = [self.object.key("checksum"), self.object.key("digest")];
-        let (event_group, object_group) = (format!("{EVENT_GROUP}/"), self.object.key(""));
+        let event_group = format!("{EVENT_GROUP}/");
+        let object_group = self.object.key("");
         self.metadata.retain(|key, _| {
             !excluded.iter().any(|known| equal_fold(known, key))
                 && (key.starts_with(&event_group) || key.starts_with(&object_group))

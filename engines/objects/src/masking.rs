@@ -208,7 +208,8 @@ impl Needle {
     fn mask(&self, text: &mut String) {
         let Some(first) = text.find(&self.text) else { return };
         let mut masked = String::with_capacity(text.len());
-        let (mut rest, mut next) = (0, Some(first));
+        let mut rest = 0;
+        let mut next = Some(first);
         while let Some(at) = next {
             let end = at + self.text.len();
             if self.is_at(&text[..at], &text[end..]) {
@@ -246,7 +247,8 @@ impl Needle {
 
 /// Whether a value stands there as such: in quotation marks, or as API servers write what they refuse.
 fn is_quoted(before: &str, after: &str) -> bool {
-    let (left, right) = (before.trim_end_matches('\\'), after.trim_start_matches('\\'));
+    let left = before.trim_end_matches('\\');
+    let right = after.trim_start_matches('\\');
     let is_in_marks = ["\"", "'", "`"].iter().any(|it| left.ends_with(it) && right.starts_with(it));
     let is_at_end = || after.is_empty() || after.starts_with([':', '}', ',', ';', ')', ']', '\n']);
     is_in_marks

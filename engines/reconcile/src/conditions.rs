@@ -244,7 +244,8 @@ impl<'a> Conditions<'a> {
     /// Derives `Ready`, `Reconciling` and `Stalled`, and returns all conditions in order.
     pub fn finish(self, rest: &Rest) -> Vec<Condition> {
         use reason::{PROGRESSING, PROGRESSING_WITH_RETRY};
-        let (why, text) = (rest.reason(), rest.text());
+        let why = rest.reason();
+        let text = rest.text();
         let (ready, summed) = match rest {
             Rest::Settled(..) => (Status::True, self),
             // Differs(flux): its Ready says "Reconciliation in progress" meanwhile; here it says

@@ -188,7 +188,9 @@ mod tests {
         fn corrections_never_exceed_the_burst_and_one_a_pause(
             steps in prop::collection::vec(0..90_000_i64, 1..200),
         ) {
-            let (mut corrections, mut now, mut done) = (Corrections::default(), 0_i64, 0_i64);
+            let mut corrections = Corrections::default();
+            let mut now = 0_i64;
+            let mut done = 0_i64;
             for step in steps {
                 now += step;
                 let taken = take(&mut corrections, now);

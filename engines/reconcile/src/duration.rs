@@ -102,7 +102,8 @@ fn split_digits(text: &str) -> (&str, &str) {
 ///
 /// Parity(go): digits beyond 2⁶³ are dropped, and the product is rounded as a float64.
 fn fraction_nanos(digits: &str, scale: u64) -> u64 {
-    let (mut value, mut divisor) = (0u64, 1f64);
+    let mut value = 0u64;
+    let mut divisor = 1f64;
     for digit in digits.bytes().map(|digit| u64::from(digit - b'0')) {
         match value.checked_mul(10).and_then(|tens| tens.checked_add(digit)) {
             Some(next) if next <= MAX_NANOS + 1 => value = next,
@@ -124,7 +125,8 @@ pub fn format_duration(d: Duration) -> String {
             _ => with_fraction(nanos / 1_000_000, nanos % 1_000_000, 6) + "ms",
         };
     }
-    let (hours, minutes) = (d.as_secs() / 3600, d.as_secs() / 60 % 60);
+    let hours = d.as_secs() / 3600;
+    let minutes = d.as_secs() / 60 % 60;
     let mut text = String::new();
     if hours > 0 {
         // Writing to a String cannot fail.

@@ -192,9 +192,11 @@ mod tests {
     fn outside_its_window_an_object_waits_if_something_is_new_and_is_left_alone_if_not() {
         let now = Time::from_second(1_795_435_200).unwrap();
         let state = |text: &str| WindowState::at(now, Some(text), None);
-        let (closed, open) = (state("0 22 * * * 4h"), state("0 0 * * * 24h"));
+        let closed = state("0 22 * * * 4h");
+        let open = state("0 0 * * * 24h");
         let asked = |window: &Option<WindowState>, waiting: Option<&str>, deleting| {
-            let (window, waiting) = (window.clone(), waiting.map(str::to_owned));
+            let window = window.clone();
+            let waiting = waiting.map(str::to_owned);
             before_resolve(&Facts { window, waiting, deleting, ..Facts::default() })
         };
         assert_eq!(asked(&open, Some("revision 1"), false), Gate::Open);

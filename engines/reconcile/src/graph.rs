@@ -140,8 +140,10 @@ impl Graph {
     /// Whether a node depends on itself, directly or by way of others. Followed from both ends, so that it costs little where
     /// either is near.
     fn is_in_cycle(&self, node: &Node) -> bool {
-        let (mut ahead, mut behind) = (BTreeSet::from([node]), BTreeSet::from([node]));
-        let (mut to_go, mut to_come) = (VecDeque::from([node]), VecDeque::from([node]));
+        let mut ahead = BTreeSet::from([node]);
+        let mut behind = BTreeSet::from([node]);
+        let mut to_go = VecDeque::from([node]);
+        let mut to_come = VecDeque::from([node]);
         let mut followed = 0;
         while followed < MOST_FOLLOWED {
             let (Some(next), Some(before)) = (to_go.pop_front(), to_come.pop_front()) else {

@@ -94,7 +94,8 @@ mod tests {
 
     fn lines(history: &History) -> String {
         let line = |s: &Snapshot| {
-            let (first, last) = (s.first_reconciled.as_second(), s.last_reconciled.as_second());
+            let first = s.first_reconciled.as_second();
+            let last = s.last_reconciled.as_second();
             let Snapshot { digest, last_reconciled_status: status, total_reconciliations, .. } = s;
             format!(
                 "{digest} {status} {first}..{last} ×{total_reconciliations} {}\n",

@@ -66,7 +66,8 @@ mod tests {
 
     /// The delays of attempts that are made whenever they are due.
     fn delays(pace: (Duration, Duration), seed: u64) -> Vec<f64> {
-        let (mut retries, mut now) = (Retries::default(), at(0));
+        let mut retries = Retries::default();
+        let mut now = at(0);
         let delay = |_| {
             let until = retries.refused("a", now, pace, seed);
             let delay = until.duration_since(now).as_secs_f64();

@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn the_timeout_of_a_kustomization_is_the_interval_less_30_seconds() {
         let seconds = |interval, timeout: Option<u64>| {
-            let (interval, timeout) =
-                (Duration::from_secs(interval), timeout.map(Duration::from_secs));
+            let interval = Duration::from_secs(interval);
+            let timeout = timeout.map(Duration::from_secs);
             kustomization_timeout(interval, timeout).as_secs()
         };
         assert_eq!(seconds(600, None), 570);

@@ -325,7 +325,8 @@ pub(crate) fn is_held_back(failure: &Failure, journal: &Journal, record: &Record
 pub fn error(journal: &Journal, record: &Record) -> Option<String> {
     let faults = &journal.faults;
     if !faults.is_empty() {
-        let (count, faults) = (faults.len(), faults.join("; "));
+        let count = faults.len();
+        let faults = faults.join("; ");
         return Some(format!("uninstallation completed with {count} error(s): {faults}"));
     }
     journal.failure.as_ref().map(|failure| fail::error(failure, journal, record))

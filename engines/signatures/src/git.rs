@@ -188,7 +188,8 @@ impl Signed {
         let mut signed = Self { signature: Vec::new(), payload: Vec::with_capacity(object.len()) };
         let mut signatures = 0;
         let [header, other] = HEADERS;
-        let (mut is_header, mut within) = (true, None);
+        let mut is_header = true;
+        let mut within = None;
         for line in object.split_inclusive(|byte| *byte == b'\n') {
             is_header &= line != b"\n";
             let continued = line.strip_prefix(b" ");
@@ -214,7 +215,8 @@ impl Signed {
 
     /// The signature of a tag begins at the last line that may begin one.
     fn tag(object: &[u8]) -> Self {
-        let (mut at, mut found) = (0, object.len());
+        let mut at = 0;
+        let mut found = object.len();
         for line in object.split_inclusive(|byte| *byte == b'\n') {
             if FORMATS.iter().any(|(begin, _)| line.starts_with(begin)) {
                 found = at;

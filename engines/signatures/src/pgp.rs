@@ -40,7 +40,8 @@ pub(crate) fn verify_any(
         ));
     }
     let mut effort = Effort::default();
-    let (mut problem, mut is_tried) = (None, false);
+    let mut problem = None;
+    let mut is_tried = false;
     for ring in rings {
         match armored_ring(ring, &mut effort) {
             Ok(entities) => {

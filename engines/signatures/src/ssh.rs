@@ -30,7 +30,8 @@ pub(crate) fn verify_any(
     }
     let signed =
         Signed::read(signature).map_err(|why| format!("unable to unarmor SSH signature: {why}"))?;
-    let (mut problem, mut is_tried) = (None, false);
+    let mut problem = None;
+    let mut is_tried = false;
     let mut told: Vec<&str> = Vec::new();
     let mut left = MAX_KEYS;
     for list in lists {
@@ -81,9 +82,11 @@ impl Signed {
         let magic = rest.take(MAGIC.len()).ok_or_else(broken)?;
         let version = rest.number().ok_or_else(broken)?;
         let mut string = || rest.string().map(<[u8]>::to_vec).ok_or_else(broken);
-        let (key, namespace) = (string()?, string()?);
+        let key = string()?;
+        let namespace = string()?;
         let _reserved = string()?;
-        let (hash, signature) = (string()?, string()?);
+        let hash = string()?;
+        let signature = string()?;
         if !rest.0.is_empty() {
             return Err(broken());
         }
@@ -176,7 +179,8 @@ fn line_key(line: &str) -> Result<KeyData, String> {
 
 /// What follows the first word, in which quotation marks hold blanks together.
 fn after_options(line: &str) -> Option<&str> {
-    let (mut is_quoted, mut before) = (false, ' ');
+    let mut is_quoted = false;
+    let mut before = ' ';
     for (at, char) in line.char_indices() {
         match char {
             '"' if before != '\\' => is_quoted = !is_quoted,

@@ -359,7 +359,8 @@ mod tests {
     fn a_chain_ends_at_a_trusted_certificate_that_is_valid_then() {
         let root = TrustedRoot::public().unwrap();
         let (between, trusted) = root.issued().unwrap();
-        let (leaf, trusted) = (between.clone(), std::slice::from_ref(trusted));
+        let leaf = between.clone();
+        let trusted = std::slice::from_ref(trusted);
         let (begin, end) = leaf.validity;
         assert_eq!(chain(&leaf, &[], trusted, begin), trusted.first());
         assert_eq!(chain(&leaf, &[], trusted, begin - 1), None);

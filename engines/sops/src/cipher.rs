@@ -86,7 +86,8 @@ pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<Value, Ciph
         return Ok(Value::from_text(""));
     }
     let parts = parse(text)?;
-    let (nonce, path) = (parts.nonce.as_slice(), path.as_bytes());
+    let nonce = parts.nonce.as_slice();
+    let path = path.as_bytes();
     let plain = match <[u8; 32]>::try_from(nonce) {
         Ok(nonce) => open(key, nonce, &parts.data, path),
         Err(_) if nonce.is_empty() => Err(CipherError::NoNonce),

@@ -74,7 +74,8 @@ fn hash(key: u128, associated: &[u8], data: &[u8]) -> u128 {
 /// The product in the field of GCM, where the first bit is the lowest power. Takes as long for every number.
 fn multiply(one: u128, other: u128) -> u128 {
     const FIELD_POLYNOMIAL: u128 = 0xe1 << 120;
-    let (mut product, mut power) = (0, other);
+    let mut product = 0;
+    let mut power = other;
     for bit in (0..128).rev() {
         product ^= power & 0_u128.wrapping_sub((one >> bit) & 1);
         power = (power >> 1) ^ (FIELD_POLYNOMIAL & 0_u128.wrapping_sub(power & 1));

@@ -92,7 +92,8 @@ impl Metadata {
     pub(crate) fn read(items: &[Item], limits: &Limits) -> Result<Self, MetadataError> {
         let root = Weak::root(items);
         let text = |name: &str| root.text(name);
-        let (mac, last_modified) = (text("mac")?, text("lastmodified")?);
+        let mac = text("mac")?;
+        let last_modified = text("lastmodified")?;
         let mac_covers_encrypted = root.bool("mac_only_encrypted")?;
         let threshold = root.int("shamir_threshold")?;
         let mut rules = Vec::new();
@@ -185,12 +186,14 @@ fn group(map: &Weak<'_>) -> Result<Group, MetadataError> {
         );
     }
     for key in map.maps("gcp_kms")? {
-        let (resource_id, encrypted) = (key.text("resource_id")?, key.text("enc")?);
+        let resource_id = key.text("resource_id")?;
+        let encrypted = key.text("enc")?;
         let gcp = ServiceKey::GcpKms { resource_id, encrypted };
         add(key.text("created_at")?, MasterKey::Service(gcp));
     }
     for key in map.maps("hckms")? {
-        let (key_id, encrypted) = (key.text("key_id")?, key.text("enc")?);
+        let key_id = key.text("key_id")?;
+        let encrypted = key.text("enc")?;
         let huawei = ServiceKey::HuaweiKms { key_id, encrypted };
         add(key.text("created_at")?, MasterKey::Service(huawei));
     }
@@ -213,11 +216,13 @@ fn group(map: &Weak<'_>) -> Result<Group, MetadataError> {
         add(key.text("created_at")?, MasterKey::Service(vault));
     }
     for key in map.maps("pgp")? {
-        let (fingerprint, encrypted) = (key.text("fp")?, key.text("enc")?);
+        let fingerprint = key.text("fp")?;
+        let encrypted = key.text("enc")?;
         add(key.text("created_at")?, MasterKey::Pgp { fingerprint, encrypted });
     }
     for key in map.maps("age")? {
-        let (recipient, encrypted) = (key.text("recipient")?, key.text("enc")?);
+        let recipient = key.text("recipient")?;
+        let encrypted = key.text("enc")?;
         group.keys.push(MasterKey::Age { recipient, encrypted });
     }
     Ok(group)

@@ -96,7 +96,8 @@ impl Decryptor<'_> {
         folder: &RelPath,
     ) -> Result<Decrypted, SourceError> {
         let mut changed = Decrypted::new();
-        let (mut seen_files, mut seen_folders) = (BTreeSet::new(), BTreeSet::new());
+        let mut seen_files = BTreeSet::new();
+        let mut seen_folders = BTreeSet::new();
         let mut open = vec![(folder.clone(), true)];
         while let Some((folder, is_root)) = open.pop() {
             if !seen_folders.insert(folder.clone()) {

@@ -32,7 +32,8 @@ fn sealed(plain: &str, path: &str, datatype: &str) -> String {
 
 /// A file of Vault's, with one password.
 fn file(mac: &str) -> String {
-    let (password, mac) = (sealed(CANARY, "password:", "str"), sealed(mac, MODIFIED, "str"));
+    let password = sealed(CANARY, "password:", "str");
+    let mac = sealed(mac, MODIFIED, "str");
     format!(
         "password: {password}\nsops:\n  lastmodified: \"{MODIFIED}\"\n  mac: {mac}\n  hc_vault:\n  - \
          {{vault_address: 'https://vault', engine_path: sops, key_name: one, created_at: '{MODIFIED}', enc: 'vault:v1:x'}}\n"
@@ -69,7 +70,8 @@ impl Services for Vault {
 }
 
 fn decrypt(data: &str, policy: MacPolicy) -> Result<String, Error> {
-    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let keys = Keys::default();
+    let vault = Vault(DATA_KEY.to_vec());
     let decryptor = Decryptor::new(&keys).with_services(&vault).with_mac(policy);
     let plain = decryptor.decrypt(data.as_bytes(), Format::Yaml, Format::Yaml)?;
     Ok(String::from_utf8(plain.to_vec()).unwrap())
@@ -125,13 +127,15 @@ fn without_services_their_keys_are_refused_by_name() {
 
 #[test]
 fn bounds_are_named() {
-    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let keys = Keys::default();
+    let vault = Vault(DATA_KEY.to_vec());
     let check = |limits: Limits, data: &str, format, wanted: &str| {
         let decryptor = Decryptor::new(&keys).with_services(&vault).with_limits(limits);
         let error = decryptor.decrypt(data.as_bytes(), format, format).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     };
-    let (limits, file) = (Limits::default(), file(""));
+    let limits = Limits::default();
+    let file = file("");
     check(Limits { bytes: 10, ..limits }, &file, Format::Yaml, "longer than 10 bytes");
     check(Limits { master_keys: 0, ..limits }, &file, Format::Yaml, "more than 0 master keys");
     let nested = |open: &str, close: &str| format!("{}{}", open.repeat(200), close.repeat(200));
@@ -158,14 +162,16 @@ fn bounds_are_named() {
 
 #[test]
 fn text_that_aliases_repeat_is_bounded_in_every_document() {
-    let (keys, limits) = (Keys::default(), Limits { bytes: 2000, ..Limits::default() });
+    let keys = Keys::default();
+    let limits = Limits { bytes: 2000, ..Limits::default() };
     let check = |data: &str| {
         assert!(data.len() <= limits.bytes);
         let decryptor = Decryptor::new(&keys).with_limits(limits);
         let error = decryptor.decrypt(data.as_bytes(), Format::Yaml, Format::Yaml).unwrap_err();
         assert!(error.to_string().contains("more than 4000 bytes"), "{error}");
     };
-    let (long, aliases) = ("x".repeat(900), "*a,".repeat(20));
+    let long = "x".repeat(900);
+    let aliases = "*a,".repeat(20);
     check(&format!("x: &a {long} # mac: ENC[\n---\nb: [{aliases}]\n"));
     check(&format!("x: &a {{{long}: 1}}\n---\nb: [{aliases}]\n"));
     check(&format!("x: &a\n  # {long}\n  y: 1\nb: [{aliases}]\n"));
@@ -179,7 +185,8 @@ fn text_that_aliases_repeat_is_bounded_in_every_document() {
 
 #[test]
 fn a_mac_covers_the_values_of_a_file_that_was_opened_and_no_comment() {
-    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let keys = Keys::default();
+    let vault = Vault(DATA_KEY.to_vec());
     let decryptor = Decryptor::new(&keys).with_services(&vault);
     let old = "ENC[AES256_GCM,data:b2xk,iv:a,tag:b,type:str]";
     let right = format!("# {old}\n{}", file(&mac_of(CANARY)));
@@ -195,7 +202,8 @@ fn a_mac_covers_the_values_of_a_file_that_was_opened_and_no_comment() {
 
 #[test]
 fn decrypting_ends_when_the_caller_says_so() {
-    let (keys, vault) = (Keys::default(), Vault(DATA_KEY.to_vec()));
+    let keys = Keys::default();
+    let vault = Vault(DATA_KEY.to_vec());
     let stop = golang::meter::Stop::default();
     let decryptor = Decryptor::new(&keys).with_services(&vault).with_stop(&stop);
     let file = file(&mac_of(CANARY));

@@ -79,7 +79,8 @@ impl Decimal {
         } else {
             (&self.coefficient * power(shift), other.coefficient.clone())
         };
-        let (mut quotient, remainder) = (&dividend / &divisor, &dividend % &divisor);
+        let mut quotient = &dividend / &divisor;
+        let remainder = &dividend % &divisor;
         if remainder.magnitude() * 2u8 >= *divisor.magnitude() {
             let is_negative = dividend.sign() != Sign::NoSign && dividend.sign() != divisor.sign();
             quotient += if is_negative { -1 } else { 1 };

@@ -7,11 +7,13 @@ use crate::arguments::{ENTRY, MAP};
 
 /// About how many bytes the values of a text in YAML, JSON or TOML take at most, but for its aliases.
 pub fn weight(text: &[u8]) -> usize {
-    let (mut items, mut maps) = (1_usize, 1_usize);
+    let mut items = 1_usize;
+    let mut maps = 1_usize;
     let mut above = 0;
     for line in text.split(|byte| *byte == b'\n') {
         let indent = line.iter().take_while(|byte| **byte == b' ').count();
-        let (mut dashes, mut keys) = (0, 0);
+        let mut dashes = 0;
+        let mut keys = 0;
         for byte in &line[indent..] {
             match byte {
                 b',' | b'[' | b'?' => items += 1,

@@ -164,7 +164,8 @@ impl Builder {
         if path.is_root() || matches!(self.nodes.get(path), Some(Node::Dir)) {
             return Err(BuildError::IsDirectory(path.clone()));
         }
-        let (max, total) = (self.limits.file_bytes, self.limits.total_bytes);
+        let max = self.limits.file_bytes;
+        let total = self.limits.total_bytes;
         if len > max {
             return Err(BuildError::FileTooLarge { path: path.clone(), len, max });
         }

@@ -211,7 +211,8 @@ mod tests {
         let bytes = zipped(&[("a", &[b'x'; 1000])]);
         for size in [999_u32, 1001] {
             let mut bytes = bytes.clone();
-            let (from, to) = (1000_u32.to_le_bytes(), size.to_le_bytes());
+            let from = 1000_u32.to_le_bytes();
+            let to = size.to_le_bytes();
             while let Some(at) = bytes.windows(4).position(|found| found == from) {
                 bytes[at..at + 4].copy_from_slice(&to);
             }

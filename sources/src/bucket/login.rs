@@ -92,8 +92,8 @@ impl Login {
             HttpError::new(HttpErrorKind::Unknown, Unusable(why))
         };
         let audience = form_urlencoded::byte_serialize(audience.as_bytes()).collect::<String>();
-        let (uri, form) =
-            (parts.uri.to_string(), String::from_utf8(body).map_err(|_unread| wrong())?);
+        let uri = parts.uri.to_string();
+        let form = String::from_utf8(body).map_err(|_unread| wrong())?;
         if !uri.contains(STORAGE) && !form.contains(STORAGE) {
             return Err(wrong());
         }
@@ -245,7 +245,8 @@ mod tests {
         assert_eq!(addressed(None, login, form), given(login, form));
         let of_machine =
             |of: &str| format!("http://169.254.169.254/token?resource={of}&client_id=c");
-        let (storage, vaults) = (of_machine(STORAGE), of_machine("https%3A%2F%2Fvault.azure.net"));
+        let storage = of_machine(STORAGE);
+        let vaults = of_machine("https%3A%2F%2Fvault.azure.net");
         assert_eq!(addressed(vault, &storage, ""), given(&vaults, ""));
         assert_eq!(addressed(vault, login, "scope=other"), None);
     }

@@ -184,7 +184,8 @@ mod tests {
             (vec![], Some(vec![("tls.crt", "x")]), "`tls.crt` requires `tls.key`"),
             (vec![], Some(vec![]), "it has neither `ca.crt` nor `tls.crt` with `tls.key`"),
         ] {
-            let (secret, certificates) = (data(&keys), certificates.map(|keys| data(&keys)));
+            let secret = data(&keys);
+            let certificates = certificates.map(|keys| data(&keys));
             let error = Credentials::from_secrets(Some(&secret), certificates.as_ref());
             assert_eq!(error.unwrap_err().to_string(), expected);
         }

@@ -331,7 +331,8 @@ mod tests {
     #[test]
     fn a_summary_is_cut_after_fifty_characters_not_bytes() {
         let short = |summary: &str| {
-            let (sha, summary) = (String::new(), summary.to_owned());
+            let sha = String::new();
+            let summary = summary.to_owned();
             Commit { sha, summary, authored: Timestamp::UNIX_EPOCH }.short_summary()
         };
         assert_eq!(short(""), "");

@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn a_value_is_fetched_once_for_all_and_kept_until_it_is_forgotten_or_too_old() {
         runtime().block_on(async {
-            let (values, calls) = (Values::default(), AtomicU64::new(0));
+            let values = Values::default();
+            let calls = AtomicU64::new(0);
             let life = Some(Duration::from_secs(3600));
             let all = (0..50).map(|_| async { values.get(&key(), fetch(&calls, life)).await });
             let all = futures::future::join_all(all).await;
@@ -186,7 +187,8 @@ mod tests {
     #[test]
     fn without_a_life_a_value_is_for_those_who_wait_and_nothing_is_kept() {
         runtime().block_on(async {
-            let (values, calls) = (Values::default(), AtomicU64::new(0));
+            let values = Values::default();
+            let calls = AtomicU64::new(0);
             let all = (0..5).map(|_| async { values.get(&key(), fetch(&calls, None)).await });
             let all = futures::future::join_all(all).await;
             assert!(all.iter().all(|got| got.as_deref() == Ok(&0)), "{all:?}");
@@ -198,7 +200,8 @@ mod tests {
     #[test]
     fn a_failure_is_shared_by_those_who_wait_and_by_nobody_else() {
         runtime().block_on(async {
-            let (values, calls) = (Values::default(), AtomicU64::new(0));
+            let values = Values::default();
+            let calls = AtomicU64::new(0);
             let refused = || async {
                 let _call = fetch(&calls, None).await?;
                 Err("refused".to_owned())
@@ -214,7 +217,8 @@ mod tests {
     #[test]
     fn when_whoever_fetches_gives_up_the_next_one_fetches() {
         runtime().block_on(async {
-            let (values, calls) = (Values::default(), AtomicU64::new(0));
+            let values = Values::default();
+            let calls = AtomicU64::new(0);
             let key = key();
             let never = async {
                 calls.fetch_add(1, Ordering::SeqCst);

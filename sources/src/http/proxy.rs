@@ -234,7 +234,8 @@ mod tests {
                 ],
             );
         }
-        let (address, long) = ("socks5://p", "hunter2".repeat(37));
+        let address = "socks5://p";
+        let long = "hunter2".repeat(37);
         check(
             &[("address", address), ("username", "me"), ("password", &long)],
             &expect![

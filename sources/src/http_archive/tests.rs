@@ -248,7 +248,8 @@ fn tls_is_never_left() {
     let at = Url::parse("https://h/a").unwrap();
     let remote = Remote::new("https://h/a").unwrap();
     run(async {
-        let (clients, budgets) = (Clients::default(), Budgets::default());
+        let clients = Clients::default();
+        let budgets = Budgets::default();
         let client = clients.client(&remote.tls, None).unwrap();
         let left = request::next_for_tests(&remote, client, &budgets, &at, "http://h/a");
         assert_eq!(

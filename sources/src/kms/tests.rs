@@ -23,14 +23,15 @@ impl Server {
     /// Without an answer it says nothing.
     fn start(answer: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, asked) =
-            (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
         let seen = asked.clone();
         thread::spawn(move || {
             let mut open = Vec::new();
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
-                let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+                let mut request = Vec::new();
+                let mut buffer = [0; 4096];
                 while !request.ends_with(b"}") {
                     let read = stream.read(&mut buffer).unwrap_or_default();
                     if read == 0 {

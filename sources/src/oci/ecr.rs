@@ -57,8 +57,8 @@ impl Service {
         };
         let registry = registry.to_owned();
         if registry == PUBLIC {
-            let (region, host) =
-                (PUBLIC_REGION.to_owned(), "api.ecr-public.us-east-1.amazonaws.com");
+            let region = PUBLIC_REGION.to_owned();
+            let host = "api.ecr-public.us-east-1.amazonaws.com";
             return Ok(Self { registry, region, host: host.to_owned(), is_public: true });
         }
         let parts: Vec<&str> = registry.split('.').collect();

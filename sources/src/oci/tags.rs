@@ -107,8 +107,8 @@ mod tests {
         assert!(next(r#"</v2/a/tags/list/../../../b?x>; rel="next""#).is_err());
         assert!(next("nonsense").is_err());
         // One among several, in one header or in two.
-        let (before, after) =
-            ("</v2/a/tags/list?n=2>; rel=\"prev\"", "</v2/a/tags/list?n=2&last=b>; rel=next");
+        let before = "</v2/a/tags/list?n=2>; rel=\"prev\"";
+        let after = "</v2/a/tags/list?n=2&last=b>; rel=next";
         assert_eq!(next(&format!("{before}, {after}")), found);
         assert_eq!(next(&format!("{after}; x=y, {before}")), found);
         assert_eq!(all(&[before, after]), found);

@@ -22,10 +22,12 @@ fn serve(answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> (SocketAd
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let log = Log::default();
-    let (answer, lines) = (Arc::new(answer), log.clone());
+    let answer = Arc::new(answer);
+    let lines = log.clone();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (answer, lines) = (answer.clone(), lines.clone());
+            let answer = answer.clone();
+            let lines = lines.clone();
             thread::spawn(move || converse(stream.unwrap(), &*answer, &lines));
         }
     });
@@ -128,7 +130,8 @@ fn with_tokens(life: u64) -> (SocketAddr, Log) {
 #[test]
 fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
     let (address, log) = with_tokens(300);
-    let (remote, known) = (remote(address, user()), Known::default());
+    let remote = remote(address, user());
+    let known = Known::default();
     assert_eq!(resolve(&remote, &known).unwrap(), Digest::of(b"x"));
     let asked = taken(&log);
     // Whether TLS is spoken was asked too, which is no line of text.
@@ -145,7 +148,8 @@ fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
 #[test]
 fn many_who_need_a_token_wait_for_one() {
     let (address, log) = with_tokens(300);
-    let (remote, known) = (remote(address, Auth::Anonymous), Known::default());
+    let remote = remote(address, Auth::Anonymous);
+    let known = Known::default();
     let tag = Reference::tag("v1").unwrap();
     run(async {
         let clients: Vec<_> = (0..8).map(|_| Session::new(&remote, &known).unwrap()).collect();
@@ -160,7 +164,8 @@ fn many_who_need_a_token_wait_for_one() {
 #[test]
 fn a_token_that_is_nearly_over_is_replaced_before_it_is_refused() {
     let (address, log) = with_tokens(1);
-    let (remote, known) = (remote(address, user()), Known::default());
+    let remote = remote(address, user());
+    let known = Known::default();
     resolve(&remote, &known).unwrap();
     taken(&log);
     thread::sleep(Duration::from_millis(900));
@@ -219,7 +224,8 @@ fn a_layer_comes_from_where_the_registry_leads_without_credentials() {
         }
         None => reply("401 Unauthorized", &[("www-authenticate", "Basic realm=\"x\"")], ""),
     });
-    let (remote, known) = (remote(address, user()), Known::default());
+    let remote = remote(address, user());
+    let known = Known::default();
     let layer = |bytes: &[u8], size| {
         let layer = Descriptor { media_type: String::new(), digest: Digest::of(bytes), size };
         run(async { Session::new(&remote, &known)?.layer(&layer).await })
@@ -266,7 +272,8 @@ fn a_manifest_is_what_its_digest_says() {
     let digest = Digest::of(body.as_bytes());
     let index = format!(r#"{{"manifests":[{{"digest":"{digest}"}}]}}"#);
     let index_digest = Digest::of(index.as_bytes());
-    let (good, other) = (digest.to_string(), index_digest.to_string());
+    let good = digest.to_string();
+    let other = index_digest.to_string();
     let (address, _) = serve(move |asked| match &asked.line {
         line if line.ends_with(&good) || line.ends_with("/v1") => reply(
             "200 OK",
@@ -278,7 +285,8 @@ fn a_manifest_is_what_its_digest_says() {
         }
         _ => reply("200 OK", &[("content-type", MANIFEST)], "{}"),
     });
-    let (remote, known) = (remote(address, Auth::Anonymous), Known::default());
+    let remote = remote(address, Auth::Anonymous);
+    let known = Known::default();
     // This registry sends no digest with a HEAD.
     assert_eq!(resolve(&remote, &known).unwrap(), digest);
     let manifest =
@@ -396,7 +404,8 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     use signatures::image::{Data, Trust, Verified};
 
     let key = KeyPair::generate().unwrap();
-    let (image, other) = (Digest::of(b"image"), Digest::of(b"other"));
+    let image = Digest::of(b"image");
+    let other = Digest::of(b"other");
     let payload = format!(r#"{{"critical":{{"image":{{"docker-manifest-digest":"{image}"}}}}}}"#);
     let signature = STANDARD.encode(key.sign(payload.as_bytes()).unwrap());
     let layer = Digest::of(payload.as_bytes());

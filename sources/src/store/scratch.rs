@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn a_link_in_its_place_is_not_followed() {
-        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("file"), "kept").unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.path().join(SCRATCH)).unwrap();
         let store = Store::open(folder.path(), Options::default()).unwrap();

@@ -123,7 +123,8 @@ fn an_overlay_has_its_bases_in_a_repository() {
     let repository = repository();
     let sha = repository.commit_of("v1");
     let server = served(&repository);
-    let (bed, url) = (Bed::new(), server.url());
+    let bed = Bed::new();
+    let url = server.url();
     let base = |query: &str| bed.names(&[&format!("{url}//base{query}")]);
     assert_eq!(base(""), ["my-one", "my-newest", "my-linked"]);
     assert_eq!(base("?ref=v1"), ["my-one", "my-tagged", "my-linked"]);
@@ -143,7 +144,8 @@ fn a_build_without_remote_parts_says_so() {
 fn a_repository_that_is_named_twice_is_fetched_once() {
     let repository = repository();
     let server = served(&repository);
-    let (bed, url) = (Bed::new(), server.url());
+    let bed = Bed::new();
+    let url = server.url();
     bed.names(&[&format!("{url}//base")]);
     let conversations =
         || server.seen().iter().filter(|seen| seen.target.contains("upload-pack")).count();
@@ -151,7 +153,8 @@ fn a_repository_that_is_named_twice_is_fetched_once() {
     let both = bed.names(&[&format!("{url}//base"), &format!("{url}//other?ref=v1")]);
     assert_eq!(both, ["my-one", "my-newest", "my-linked", "my-tagged"]);
     let three = conversations();
-    let (other, base) = (format!("{url}//other"), format!("{url}//base/../base/"));
+    let other = format!("{url}//other");
+    let base = format!("{url}//base/../base/");
     let error = bed.build(&[&other, &base]).0.unwrap_err();
     assert!(error.contains("newest"), "{error}");
     assert_eq!(conversations() - three, once);
@@ -161,7 +164,8 @@ fn a_repository_that_is_named_twice_is_fetched_once() {
 fn a_base_does_not_leave_its_repository() {
     let repository = repository();
     let server = served(&repository);
-    let (bed, url) = (Bed::new(), server.url());
+    let bed = Bed::new();
+    let url = server.url();
     for (folder, said) in [
         ("out", "/.remote/0/out: it leaves the repository"),
         ("round", "/.remote/0/round: too many links"),
@@ -181,14 +185,16 @@ fn a_base_does_not_leave_its_repository() {
 
 #[test]
 fn submodules_come_too_unless_they_are_not_wanted() {
-    let (outer, inner) = (Repository::empty(), repository());
+    let outer = Repository::empty();
+    let inner = repository();
     let sha = inner.commit_of("main");
     let file = modules(&[("inner", "../inner.git")]);
     let entries = [("100644", ".gitmodules", file.as_str()), ("160000", "inner", sha.as_str())];
     commit(&outer, &entries);
     beside(&outer, "inner", &inner);
     let server = served(&outer);
-    let (bed, url) = (Bed::new(), server.url());
+    let bed = Bed::new();
+    let url = server.url();
     assert_eq!(bed.names(&[&format!("{url}//inner/other")]), ["my-one", "my-newest"]);
     let error = bed.refused(&format!("{url}//inner/other?submodules=false"));
     assert!(error.contains("/.remote/0/inner/other: no such file or directory"), "{error}");

@@ -69,12 +69,14 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let tls = manners.tls.clone();
-        let (manners, seen) = (Mutex::new(manners), Mutex::default());
+        let manners = Mutex::new(manners);
+        let seen = Mutex::default();
         let shared = Arc::new(Shared { root: root.to_owned(), manners, seen });
         let server = Self { address, shared: Arc::clone(&shared) };
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
-                let (tls, shared) = (tls.clone(), Arc::clone(&shared));
+                let tls = tls.clone();
+                let shared = Arc::clone(&shared);
                 std::thread::spawn(move || {
                     // A client that goes away in the middle is part of many tests.
                     let _gone: io::Result<()> = match tls {
@@ -128,8 +130,10 @@ fn read_request(stream: &mut impl Read) -> io::Result<Request> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let mut words = line.split(' ');
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (method, target) = (method.to_owned(), target.to_owned());
+    let method = words.next().unwrap_or_default();
+    let target = words.next().unwrap_or_default();
+    let method = method.to_owned();
+    let target = target.to_owned();
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
@@ -159,7 +163,9 @@ fn serve(
         manners.once = shared.manners.lock().unwrap().once.take();
         let number = shared.seen.lock().unwrap().len();
         let answer = answer(&request, &shared.root, &manners, number);
-        let (target, body, received) = (request.target, request.body, request.length);
+        let target = request.target;
+        let body = request.body;
+        let received = request.length;
         let seen =
             Seen { target, authorization, body, received, answer: answer.clone(), connection };
         shared.seen.lock().unwrap().push(seen);
@@ -198,7 +204,8 @@ fn answer(request: &Request, root: &Path, manners: &Manners, number: usize) -> V
 /// Sends an answer so that its end comes by itself, a little after everything that Git reads.
 fn write_in_chunks(stream: &mut impl Write, answer: &[u8]) -> io::Result<()> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-    let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + 4..]);
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let body = &answer[end + 4..];
     for line in head.lines() {
         if !line.starts_with("Content-Length") && !line.starts_with("Connection") {
             write!(stream, "{line}\r\n")?;

@@ -47,7 +47,8 @@ impl Case {
             scratch: scratch.path().to_owned(),
             known: Arc::new(Known::default()),
         };
-        let (timeout, limits) = (Duration::from_secs(60), Limits::default());
+        let timeout = Duration::from_secs(60);
+        let limits = Limits::default();
         Self { remote: Remote { url, credentials, proxy: None, timeout, limits }, context, scratch }
     }
 

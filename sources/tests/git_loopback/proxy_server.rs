@@ -115,9 +115,11 @@ fn http(client: &mut TcpStream, passed: &Passed) -> io::Result<()> {
 
 /// Carries bytes both ways until either side ends.
 fn pipe(client: TcpStream, server: TcpStream) -> io::Result<()> {
-    let (mut from, mut to) = (client.try_clone()?, server.try_clone()?);
+    let mut from = client.try_clone()?;
+    let mut to = server.try_clone()?;
     let there = std::thread::spawn(move || io::copy(&mut from, &mut to));
-    let (mut from, mut to) = (server, client);
+    let mut from = server;
+    let mut to = client;
     let _ended = io::copy(&mut from, &mut to);
     to.shutdown(Shutdown::Both)?;
     let _ended = there.join();

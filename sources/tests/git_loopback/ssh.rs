@@ -90,7 +90,8 @@ fn a_passphrase_for_a_key_that_has_none_does_not_matter() {
 fn only_a_known_host_is_spoken_to() {
     let bed = Bed::new("ed25519", "", true);
     let other = Server::start(&[], true);
-    let (right, port) = (bed.server.known_hosts("ed25519"), bed.server.address.port());
+    let right = bed.server.known_hosts("ed25519");
+    let port = bed.server.address.port();
 
     let error = bed.case(&other.known_hosts("ed25519"), &[]).refused(&main_branch());
     let told = error.to_string();
@@ -183,7 +184,8 @@ fn a_closed_port_is_unreachable() {
 #[test]
 fn a_submodule_of_the_same_host_opens_with_the_same_key() {
     let bed = Bed::new("ed25519", "", true);
-    let (app, lib) = (&bed.repository, Repository::with_history());
+    let app = &bed.repository;
+    let lib = Repository::with_history();
     crate::submodules::beside(app, "lib", &lib);
     let first = lib.commit_of("v1");
     let said = crate::submodules::modules(&[("vendor/lib", "../lib.git")]);

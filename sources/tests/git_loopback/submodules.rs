@@ -77,7 +77,9 @@ pub(crate) fn listed(checkout: &Checkout) -> Vec<String> {
 
 /// `app` with `lib` in it, which has `deep` in it, each by a relative URL.
 fn nested() -> Repository {
-    let (app, lib, deep) = (Repository::empty(), Repository::empty(), Repository::empty());
+    let app = Repository::empty();
+    let lib = Repository::empty();
+    let deep = Repository::empty();
     let deep_sha = commit(&deep, &[("d", "deep")], &[]);
     let said = modules(&[("in/deep", "../deep.git")]);
     let lib_sha = commit(&lib, &[(".gitmodules", &said), ("l", "lib")], &[("in/deep", &deep_sha)]);
@@ -151,7 +153,8 @@ fn the_server_of_the_repository_gets_the_credentials_for_submodules_too() {
 
 #[test]
 fn no_other_server_gets_the_credentials() {
-    let (app, lib) = (Repository::empty(), Repository::empty());
+    let app = Repository::empty();
+    let lib = Repository::empty();
     let sha = commit(&lib, &[("l", "lib")], &[]);
     let open = serve(lib.root.path());
     let closed = Manners { authorization: Some(basic()), ..Manners::default() };
@@ -252,7 +255,8 @@ fn depth_number_size_and_time_have_limits() {
     };
     too_large(&Case::new(&server.url(), &[]), "depth");
 
-    let (wide, small) = (Repository::empty(), Repository::empty());
+    let wide = Repository::empty();
+    let small = Repository::empty();
     let sha = commit(&small, &[("x", &"x".repeat(1000))], &[]);
     let paths: Vec<String> = (0..20).map(|number| format!("s{number}")).collect();
     let said: Vec<_> = paths.iter().map(|path| (path.as_str(), "../small.git")).collect();

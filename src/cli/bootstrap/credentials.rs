@@ -357,7 +357,8 @@ fn host_keys(url: &Url) -> anyhow::Result<String> {
     ensure!(!keys.is_empty(), "{host}:{port} shows no host key; pass --known-hosts-file");
     for key in &keys {
         let mut fields = key.split_whitespace().skip(1);
-        let (kind, blob) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let kind = fields.next().unwrap_or_default();
+        let blob = fields.next().unwrap_or_default();
         let digest = sha256(&STANDARD.decode(blob).unwrap_or_default());
         say(Mark::Warning, &format!("host key of {host}: {kind} SHA256:{digest}"));
     }

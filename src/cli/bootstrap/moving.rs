@@ -78,7 +78,8 @@ impl<'c> Moving<'c> {
         }
         let sources = cluster.resource(&source.gvk()).await?;
         let kustomizations = cluster.resource(&kustomization.gvk()).await?;
-        let (namespace, source) = (namespace.to_owned(), source.clone());
+        let namespace = namespace.to_owned();
+        let source = source.clone();
         let moving = Self { cluster, namespace, source, sources, kustomizations };
         moving.suspend(&json!(true)).await?;
         say(Mark::Action, &format!("Kustomization/{}/{NAME} suspended", moving.namespace));
@@ -113,7 +114,8 @@ impl<'c> Moving<'c> {
             let found = found.context("the GitRepository was deleted meanwhile")?;
             if followed(&found) != followed(&self.source) {
                 // For the first time, or because a run that was under way restored the former one.
-                let (resource, mode) = (&self.sources, Mode::Write);
+                let resource = &self.sources;
+                let mode = Mode::Write;
                 self.cluster.apply_checked(resource, &self.source, MANAGER, mode, true).await?;
             } else if is_fetched(&found, commit) {
                 return Ok(());

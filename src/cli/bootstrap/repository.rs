@@ -80,7 +80,8 @@ impl<'c> Repository<'c> {
         let mut add = vec!["add", "-f", "--"];
         add.extend(paths.iter().map(String::as_str));
         self.git(&add).await?;
-        let (name, address) = (format!("user.name={name}"), format!("user.email={address}"));
+        let name = format!("user.name={name}");
+        let address = format!("user.email={address}");
         self.git(&["-c", &name, "-c", &address, "commit", "-q", "-m", message]).await?;
         let to = format!("HEAD:refs/heads/{}", self.branch);
         self.git(&["push", "-q", "origin", &to]).await.context(

@@ -175,7 +175,8 @@ impl WithCharts<'_> {
             let env: Vec<String> =
                 env.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let command = self.command;
-            let (args, env) = (args.join(" "), env.join(" "));
+            let args = args.join(" ");
+            let env = env.join(" ");
             format!(
                 "unable to run: '{command} {args}' with env=[{env}] (is '{command}' installed?)"
             )

@@ -44,12 +44,14 @@ impl Checkout {
 
     /// The ignore files above a folder, and of all folders below it.
     fn ignore_files(&self, folder: &RelPath) -> anyhow::Result<Vec<(RelPath, String)>> {
-        let (mut folders, mut above) = (Vec::new(), folder.parent());
+        let mut folders = Vec::new();
+        let mut above = folder.parent();
         while let Some(dir) = above {
             above = dir.parent();
             folders.push(dir);
         }
-        let (mut left, mut seen) = (vec![folder.clone()], 0);
+        let mut left = vec![folder.clone()];
+        let mut seen = 0;
         while let Some(dir) = left.pop() {
             let entries = self.list(&dir)?;
             seen += entries.len();

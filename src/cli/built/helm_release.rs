@@ -83,7 +83,8 @@ pub(in crate::cli) async fn render_release(
     let last = revisions.last().map_or(0, |it| it.record.version);
     let operation = if base.is_some() { Operation::Upgrade } else { Operation::Install };
     let options = ActionOptions::of(spec, &settings);
-    let (mut chart, mut config) = (chart(cluster, &object, given, &settings).await?, values.map);
+    let mut chart = chart(cluster, &object, given, &settings).await?;
+    let mut config = values.map;
     is_in_place(&object, &chart)?;
     if let Some(base) = base.as_deref().filter(|_| options.preserve_values) {
         prepare::preserved(&mut chart, &mut config, base).map_err(anyhow::Error::msg)?;
@@ -105,7 +106,8 @@ pub(in crate::cli) async fn render_release(
         post: post_renderers(&object, options.post_render),
     };
     let served = cluster.served().await?;
-    let (asked, runtime) = (cluster.clone(), Handle::current());
+    let asked = cluster.clone();
+    let runtime = Handle::current();
     let rendered = on_large_stack(move || rendering.manifests(asked, runtime, &served)).await?;
     let (manifests, hooks) =
         rendered.map_err(|text| anyhow::anyhow!(values.secrets.mask(&text)))?;
@@ -152,7 +154,8 @@ async fn chart(
 
 /// Whether the release stays what it is; another one would be installed in its place otherwise.
 fn is_in_place(object: &HelmRelease, chart: &Chart) -> anyhow::Result<()> {
-    let (target, known) = (wish::target(object), status::read(object));
+    let target = wish::target(object);
+    let known = status::read(object);
     let name = &chart.metadata.name;
     let changed = target::change(&target, name, &known.storage_namespace, &known.history);
     let strategy = object.spec.upgrade.as_ref().and_then(|it| it.chart_name_change_strategy);
@@ -220,7 +223,8 @@ impl Rendering {
 }
 
 fn env(served: &Served, stop: Stop, finder: Finder) -> Env {
-    let (now, local) = (jiff::Timestamp::now(), Zone::fixed("UTC", 0));
+    let now = jiff::Timestamp::now();
+    let local = Zone::fixed("UTC", 0);
     let capabilities = served.to_helm();
     Env {
         now: Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),

@@ -65,7 +65,8 @@ pub(in crate::cli) async fn build(
         object.spec.path = Some(path.as_str().to_owned());
     }
     let (wish, object, settings) = on_large_stack(move || {
-        let (bases, keys) = (Bases::Refused(NO_BASES), KeyServices::Refused(NO_SERVICES));
+        let bases = Bases::Refused(NO_BASES);
+        let keys = KeyServices::Refused(NO_SERVICES);
         let servers = Servers { bases, keys };
         let built = wish::wish(&object, timeouts, &*files, &revision, &inputs, servers, &settings);
         (built, object, settings)

@@ -81,7 +81,8 @@ struct Outcome {
 /// There is no such export, or the definition cannot be created.
 pub(super) async fn run(shown: &Shown, how: &How) -> anyhow::Result<ExitCode> {
     let (cluster, _) = shown.connection.open().await?;
-    let (namespace, name) = (&shown.connection.namespace, shown.name());
+    let namespace = &shown.connection.namespace;
+    let name = shown.name();
     let found = Stored::find(&cluster, namespace, name, how.export.as_deref()).await;
     let stored = found.with_context(|| format!("no export of {name} can be restored"))?;
     let mut import = stored.read(&cluster, namespace).await?;
@@ -355,7 +356,8 @@ impl Outcome {
     }
 
     fn text(&self) -> String {
-        let (would, name) = (if self.dry_run { "would be " } else { "" }, &self.name);
+        let would = if self.dry_run { "would be " } else { "" };
+        let name = &self.name;
         let mut text = format!("export {}, made at {}\n", self.export, self.exported_at);
         text.push_str(&match (self.definition_created, self.definition_differs.is_empty()) {
             (true, _) => format!("CustomResourceDefinition {name} {would}created\n"),

@@ -51,8 +51,10 @@ impl Stored {
         if note(NAME) != Some(definition) {
             return None;
         }
-        let (uid, digest) = (meta["labels"][EXPORT].as_str()?.to_owned(), note(DIGEST)?.to_owned());
-        let (parts, objects) = (note(PARTS)?.parse().ok()?, note(OBJECTS)?.parse().ok()?);
+        let uid = meta["labels"][EXPORT].as_str()?.to_owned();
+        let digest = note(DIGEST)?.to_owned();
+        let parts = note(PARTS)?.parse().ok()?;
+        let objects = note(OBJECTS)?.parse().ok()?;
         let time = note(TIME).unwrap_or_default().to_owned();
         Some(Self { name: export_name(&uid, &digest), uid, parts, objects, digest, time })
     }
@@ -127,7 +129,8 @@ mod tests {
 
     #[test]
     fn an_export_is_found_by_all_of_its_secrets() {
-        let (first, second) = (secret("u", "1", 0, "t"), secret("u", "1", 1, "t"));
+        let first = secret("u", "1", 0, "t");
+        let second = secret("u", "1", 1, "t");
         assert_eq!(whole(std::slice::from_ref(&first), "a.b"), []);
         let found = whole(&[first.clone(), second.clone()], "a.b");
         assert_eq!(found.len(), 1);

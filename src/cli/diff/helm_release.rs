@@ -89,7 +89,8 @@ impl Comparison<'_> {
                 Err(error) => difference.problems.push(self.refused(&id, &error)),
             }
         }
-        let (mut placed, mut ids) = (Vec::new(), BTreeSet::new());
+        let mut placed = Vec::new();
+        let mut ids = BTreeSet::new();
         for object in wanted {
             let mut id = object.id();
             match members::placed(self.cluster, object.clone(), self.namespace).await {

@@ -34,8 +34,11 @@ pub(super) fn text(difference: &Difference, on: Screen) -> String {
 /// The lines of a field: one if it fits.
 fn field(field: &Field, on: Screen) -> String {
     let value = |value: &Option<Value>| value.as_ref().map_or("(none)".into(), Value::to_string);
-    let (path, old, new) = (clean(&field.path), value(&field.old), value(&field.new));
-    let (old, new) = (clean(&old), clean(&new));
+    let path = clean(&field.path);
+    let old = value(&field.old);
+    let new = value(&field.new);
+    let old = clean(&old);
+    let new = clean(&new);
     let line = format!("{path}: {old} -> {new}");
     let room = on.width.map_or(usize::MAX, |width| width.saturating_sub(INDENT));
     let lines = match line.chars().count() <= room {
@@ -88,7 +91,8 @@ mod tests {
     fn difference() -> Difference {
         let secrets = Masking::default();
         let long = |with: &str| with.repeat(60);
-        let (a, b) = (object("b", &long("one ")), object("b", &long("two\u{1b}[2J")));
+        let a = object("b", &long("one "));
+        let b = object("b", &long("two\u{1b}[2J"));
         let note = Some("an immutable field changes: the object is deleted and created again");
         let changes = vec![
             Change::of(Action::Created, &object("new", "")),

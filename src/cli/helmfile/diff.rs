@@ -102,7 +102,8 @@ impl Clusters<'_> {
     async fn of(&mut self, context: &str, namespace: &str) -> anyhow::Result<Place> {
         let namespace = template::namespace(namespace, self.kubeconfig, context);
         if let Some((cluster, served)) = self.known.get(context) {
-            let (cluster, served) = (cluster.clone(), Arc::clone(served));
+            let cluster = cluster.clone();
+            let served = Arc::clone(served);
             return Ok(Place { cluster, served, namespace });
         }
         let access = Access {

@@ -157,7 +157,8 @@ impl Remotes {
             tls: Tls::default(),
             proxy: None,
         };
-        let (prefix, timeout) = (String::new(), self.limit);
+        let prefix = String::new();
+        let timeout = self.limit;
         let remote = Remote { server, bucket, prefix, timeout, limits: tree::Limits::default() };
         let known = bucket::Known::default();
         let fetched = block_on(async { Ok(bucket::object(&remote, key, &known).await?) });

@@ -62,7 +62,8 @@ fn problem(wanted: &Object, found: &Object, force: bool) -> Option<String> {
         let text = object.label(VERSION)?.trim_start_matches('v').to_owned();
         Version::parse(&text).ok()
     };
-    let (old, new) = (version(found)?, version(wanted)?);
+    let old = version(found)?;
+    let new = version(wanted)?;
     (is_ours && !force && old > new).then(|| {
         format!(
             "CRD {name} is of windlass {old}, which is newer than {new}: use the newer command, or add --force to install \

@@ -66,7 +66,9 @@ pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
         [] => block_on(from_cluster(&args.connection, operator))?,
         paths => from_files(paths)?,
     };
-    let (mut text, mut left_out, mut count) = (String::new(), 0, 0);
+    let mut text = String::new();
+    let mut left_out = 0;
+    let mut count = 0;
     for object in &found {
         let gvk = object.gvk();
         let other = operator.others.iter().find(|(api, kind, _)| gvk == Gvk::new(api, kind));

@@ -253,7 +253,8 @@ fn needs(folder: &Path) -> anyhow::Result<Needs> {
     while let Some((at, depth)) = left.pop() {
         for entry in std::fs::read_dir(&at).with_context(|| at.display().to_string())? {
             let entry = entry?;
-            let (kind, path) = (entry.file_type()?, entry.path());
+            let kind = entry.file_type()?;
+            let path = entry.path();
             if kind.is_dir() && depth > 0 && entry.file_name() != ".git" {
                 left.push((path, depth - 1));
             } else if kind.is_file() && entry.metadata()?.len() <= LIMIT {

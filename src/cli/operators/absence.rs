@@ -46,7 +46,8 @@ pub(in crate::cli) async fn vacancy(
     now: Timestamp,
 ) -> Result<Option<String>, ClusterError> {
     let Some(resource) = lease_resource(cluster).await? else { return Ok(None) };
-    let (mut own, mut from) = (Vec::new(), None);
+    let mut own = Vec::new();
+    let mut from = None;
     loop {
         let part = cluster.list_part(&resource, namespace, ("", ""), from.as_deref()).await?;
         own.extend(part.objects.into_iter().filter(|it| it.name().starts_with(OWN_LEASE)));

@@ -33,10 +33,8 @@ fn subjects<'o>(found: impl Iterator<Item = &'o Operator>) -> Vec<&'o str> {
 
 #[tokio::test]
 async fn windlass_flux_and_its_shards_are_found_in_every_namespace() {
-    let (ours, flux) = (
-        json!({"app.kubernetes.io/name": "windlass", "app.kubernetes.io/part-of": "flux"}),
-        json!({"app.kubernetes.io/part-of": "flux"}),
-    );
+    let ours = json!({"app.kubernetes.io/name": "windlass", "app.kubernetes.io/part-of": "flux"});
+    let flux = json!({"app.kubernetes.io/part-of": "flux"});
     let component = json!({"app.kubernetes.io/part-of": "flux", COMPONENT: "helm-controller"});
     let workloads = vec![
         workload("Deployment", "gitops", "windlass-controller", &ours, 0),

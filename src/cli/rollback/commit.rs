@@ -47,7 +47,8 @@ async fn values(site: &Site, found: &Found, asked: Rollback) -> Option<[Value; 2
     if found.is_remote() {
         return None;
     }
-    let (status, history) = (found.status(), found.history());
+    let status = found.status();
+    let history = found.history();
     let namespace = status["storageNamespace"].as_str()?;
     let name = history.first()?["name"].as_str()?;
     let read = async |version: i64| -> Option<Value> {
@@ -79,7 +80,8 @@ pub(super) fn advice(
 
 /// What to do about the chart.
 fn chart(done: &Found, made: &Value, newest: &Value, known: &Evidence) -> Vec<String> {
-    let (chart, version) = (text(made, "chartName"), text(made, "chartVersion"));
+    let chart = text(made, "chartName");
+    let version = text(made, "chartVersion");
     let spec = done.owner.get("spec").cloned().unwrap_or_default();
     if version == text(newest, "chartVersion") && chart == text(newest, "chartName") {
         let mut lines = vec![format!("  the chart stays {chart} {version}")];
@@ -143,7 +145,9 @@ fn changed_values(
     if made["configDigest"] == newest["configDigest"] {
         return vec!["  the values are the same in both revisions".to_owned()];
     }
-    let (name, namespace, to) = (text(made, "name"), text(made, "namespace"), asked.to);
+    let name = text(made, "name");
+    let namespace = text(made, "namespace");
+    let to = asked.to;
     let command = format!("helm get values {name} -n {namespace} --revision {to}");
     let Some([from, back]) = &known.values else {
         return vec![format!("  the values of revision {to}: {command}")];
@@ -209,7 +213,8 @@ fn differences(path: &mut Vec<String>, from: &Value, to: &Value, found: &mut Vec
         match (before.get(key), after.get(key)) {
             (Some(from), Some(to)) => differences(path, from, to, found),
             (from, to) => {
-                let (from, to) = (from.cloned(), to.cloned());
+                let from = from.cloned();
+                let to = to.cloned();
                 found.push(Difference { path: path.clone(), from, to });
             }
         }

@@ -65,7 +65,8 @@ struct Overview {
 pub(super) async fn run(site: Site, args: &Args, targets: &[Target]) -> anyhow::Result<ExitCode> {
     let now = jiff::Timestamp::now();
     let site = site.everywhere(args.scope.all_namespaces);
-    let (mut facts, mut overview) = (Facts::new(&site.cluster), Overview::default());
+    let mut facts = Facts::new(&site.cluster);
+    let mut overview = Overview::default();
     let mut suspects = Vec::new();
     for target in targets {
         let refused = site.list(target, &args.scope.labels, |objects| {
@@ -361,7 +362,8 @@ mod tests {
     fn what_may_not_be_listed_or_may_be_old_is_no_all_clear() {
         let sum = |objects, left_out: &[&str], remarks: &[&str]| {
             let owned = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
-            let (left_out, remarks) = (owned(left_out), owned(remarks));
+            let left_out = owned(left_out);
+            let remarks = owned(remarks);
             Overview { objects, left_out, remarks, ..Overview::default() }.sum("in namespace apps")
         };
         let forbidden = ["alerts: forbidden"];

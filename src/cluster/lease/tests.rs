@@ -25,7 +25,8 @@ fn written(chosen: Move) -> LeaseSpec {
 #[test]
 fn a_lease_of_another_is_left_alone_until_it_was_seen_unchanged_for_its_duration() {
     let theirs = election("a").claim(NOW);
-    let (young, old) = (Duration::from_millis(34_900), Duration::from_secs(35));
+    let young = Duration::from_millis(34_900);
+    let old = Duration::from_secs(35);
     assert_eq!(election("b").next(&theirs, young, NOW), Move::Wait);
     let ours = written(election("b").next(&theirs, old, NOW));
     assert_eq!(holder(&ours), "b");

@@ -56,7 +56,8 @@ fn pool(script: &Arc<Mutex<Script>>) -> Pool {
 /// Follows a watch of metadata until so much was told.
 async fn told(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>) {
     let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
-    let (path, accept) = ("/api/v1/secrets".to_owned(), (METADATA_LIST, METADATA));
+    let path = "/api/v1/secrets".to_owned();
+    let accept = (METADATA_LIST, METADATA);
     let watch = Watch::<Sighted>::new(pool(&script), path, String::new(), accept);
     let name = |seen: Seen<Sighted>| match seen {
         Seen::Listing => Seen::Listing,

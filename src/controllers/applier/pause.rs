@@ -55,7 +55,9 @@ impl<K: Applied> Session<K> {
             target.watcher().await_objects(&self.node, &[]);
         }
         K::waits_no_more(&mut self.memory());
-        let (context, latest, text) = (&self.context, &self.latest, object.where_stopped());
+        let context = &self.context;
+        let latest = &self.latest;
+        let text = object.where_stopped();
         marks::show_suspended(context, latest, object, self.began, K::OWNED, &text).await?;
         Ok(None)
     }

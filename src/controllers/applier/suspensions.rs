@@ -242,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_suspension_is_audited_when_it_begins_changes_and_ends() {
-        let (alice, bob) = ("suspended by alice: incident-1234", "suspended by bob");
+        let alice = "suspended by alice: incident-1234";
+        let bob = "suspended by bob";
         let suspended = |text: &str| Some(Changed::Suspended(text.to_owned()));
         assert_eq!(changed(None, None), None);
         assert_eq!(changed(Some(&mark(alice)), None), suspended(alice));
@@ -269,7 +270,8 @@ mod tests {
 
     #[test]
     fn who_resumes_is_who_wrote_the_spec() {
-        let (by, why) = (format!("f:{REQUESTED_BY}"), format!("f:{REQUESTED_REASON}"));
+        let by = format!("f:{REQUESTED_BY}");
+        let why = format!("f:{REQUESTED_REASON}");
         let annotations = json!({REQUESTED_BY: "bob", REQUESTED_REASON: "mended"});
         let claimed = json!({"f:metadata": {"f:annotations": {by: {}, why: {}}}});
         let suspend = json!({"f:spec": {"f:suspend": {}}});

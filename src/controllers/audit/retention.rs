@@ -136,7 +136,8 @@ async fn sweep(
     }
     let oldest = jiff::Timestamp::now().saturating_sub(settings.audit_retention_ttl);
     let gone = surplus(all, oldest.unwrap_or(Time::MIN), settings.audit_retention_records);
-    let (cluster, audits) = (&context.cluster, &audits);
+    let cluster = &context.cluster;
+    let audits = &audits;
     let delete = move |Kept { namespace, name, uid, created, .. }: Kept| async move {
         if let Some(archive) = archive {
             let named = format!("metadata.name={name}");
@@ -165,7 +166,8 @@ where
 {
     *refused = gone.iter().filter_map(|it| refused.remove_entry(&it.uid)).collect();
     gone.sort_by_key(|audit| refused.get(&audit.uid).copied());
-    let (mut first, mut in_a_row) = (Ok(()), 0);
+    let mut first = Ok(());
+    let mut in_a_row = 0;
     for audit in gone {
         let uid = audit.uid.clone();
         let Err(error) = delete(audit).await else {
@@ -247,7 +249,8 @@ mod tests {
         assert_eq!(run(403).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(409).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(503).await, ("ab".to_owned(), "b".to_owned()), "the server is busy");
-        let (mut refused, done) = (Refusals::new(), |_| std::future::ready(Ok(())));
+        let mut refused = Refusals::new();
+        let done = |_| std::future::ready(Ok(()));
         assert!(delete_all(Vec::new(), &mut refused, done).await.is_ok());
     }
 

@@ -24,7 +24,8 @@ fn an_audit_is_named_by_its_subject_and_its_operation() {
 fn an_audit_that_is_there_is_the_same_if_it_is_about_the_same_operation() {
     let of = |uid: &str, operation: AuditOperation, id: Option<&str>, message: &str| {
         let subject = AuditSubject { uid: uid.to_owned(), ..AuditSubject::default() };
-        let (id, message) = (id.map(str::to_owned), text(message));
+        let id = id.map(str::to_owned);
+        let message = text(message);
         let spec =
             ReleaseAuditSpec { subject, operation, id, message, ..ReleaseAuditSpec::default() };
         object("n", "a", spec).unwrap()

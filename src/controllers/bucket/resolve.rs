@@ -37,8 +37,8 @@ pub(super) async fn resolve(
 ) -> Result<Resolved, Rest> {
     let spec = &object.spec;
     let sts = spec.sts.as_ref();
-    let (sts_secret, sts_certificates) =
-        (sts.and_then(|it| it.secret_ref.clone()), sts.and_then(|it| it.cert_secret_ref.clone()));
+    let sts_secret = sts.and_then(|it| it.secret_ref.clone());
+    let sts_certificates = sts.and_then(|it| it.cert_secret_ref.clone());
     let mut references = References::new(&context.watcher);
     // All are watched before one is missed.
     let mut read = Vec::new();

@@ -262,7 +262,8 @@ fn certificates(what: &str, name: &str, data: &Data) -> Result<Tls, Rest> {
     let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
     // Parity(flux): the older names count as well.
     let get = |new: &str, old: &str| data.get(new).or_else(|| data.get(old)).cloned();
-    let (certificate, key) = (get("tls.crt", "certFile"), get("tls.key", "keyFile"));
+    let certificate = get("tls.crt", "certFile");
+    let key = get("tls.key", "keyFile");
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => {
             Some(ClientIdentity { certificate, key: Redacted::new(key) })

@@ -105,7 +105,8 @@ async fn objects(
     note: Note,
 ) -> Result<Stored<BucketStatus>, Rest> {
     let previous = previous(run, note).await?;
-    let (remote, known) = (&run.work.remote, &run.context.remotes.buckets);
+    let remote = &run.work.remote;
+    let known = &run.context.remotes.buckets;
     let fetched = bucket::fetch(remote, listed, previous, known).await;
     let fetched = fetched.map_err(|error| classify(&error))?;
     tracing::debug!(

@@ -77,7 +77,9 @@ fn of_url(url: &str) -> Option<[String; 3]> {
         }
     }
     let _file = parts.pop()?;
-    let (name, namespace, kind) = (parts.pop()?, parts.pop()?, parts.pop()?);
+    let name = parts.pop()?;
+    let namespace = parts.pop()?;
+    let kind = parts.pop()?;
     Some([kind, namespace, name])
 }
 

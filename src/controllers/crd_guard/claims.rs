@@ -223,7 +223,8 @@ mod tests {
             Mark::label("kustomize.toolkit.fluxcd.io/name", "one"),
             Mark::label("kustomize.toolkit.fluxcd.io/namespace", "infra"),
         ];
-        let (before, moved) = (owned("one"), owned("two"));
+        let before = owned("one");
+        let moved = owned("two");
         assert!(!is_of_another(&before, &mine) && is_of_another(&moved, &mine));
         let managed = |live: &Object| {
             without(live, "u", Some("kustomize-controller"), &mine)["metadata"]["managedFields"]

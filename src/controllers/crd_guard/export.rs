@@ -82,7 +82,8 @@ pub(crate) fn secret_name(export: &str, part: usize) -> String {
 }
 
 fn secrets() -> Resource {
-    let (gvk, plural) = (Gvk::new("v1", "Secret"), "secrets".to_owned());
+    let gvk = Gvk::new("v1", "Secret");
+    let plural = "secrets".to_owned();
     Resource { gvk, plural, namespaced: true, watchable: true }
 }
 
@@ -236,7 +237,8 @@ impl Job<'_> {
             Ok(exporter) => exporter,
             Err(error) => return Ok(Err(error)),
         };
-        let (mut seen, mut pages) = (Sha256::new(), self.cluster.verbatim_pages(resource)?);
+        let mut seen = Sha256::new();
+        let mut pages = self.cluster.verbatim_pages(resource)?;
         while let Some(mut items) = pages.next().await? {
             items.retain(|it| it.meta.deletion_timestamp.is_none());
             items.iter().for_each(|it| see(&mut seen, &it.meta.uid, &it.meta.resource_version));
@@ -345,7 +347,9 @@ impl Job<'_> {
     async fn discard(&self, made: &Made) {
         let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
         for secret in made {
-            let (namespace, name, uid) = (secret.namespace(), secret.name(), secret.uid());
+            let namespace = secret.namespace();
+            let name = secret.name();
+            let uid = secret.uid();
             if let Err(error) =
                 self.cluster.delete_unmanaged(&secrets(), namespace, name, uid).await
             {

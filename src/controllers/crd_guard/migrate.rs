@@ -57,10 +57,12 @@ pub(super) async fn migrate(
     let Ok(Some(migration)) = Migration::of(&fields(&live), &fields(manifest)) else {
         return Ok(Ok(()));
     };
-    let (cluster, name) = (&target.cluster, live.name().to_owned());
+    let cluster = &target.cluster;
+    let name = live.name().to_owned();
     let versions = migration.dropped.join(", ");
     let resource = survey::resource(&migration.definition, &migration.storage);
-    let (group, plural) = (&resource.gvk.group, &resource.plural);
+    let group = &resource.gvk.group;
+    let plural = &resource.plural;
     // Before anything is changed: without the right the objects could be moved no further.
     if !cluster.may("patch", group, plural).await? {
         return Ok(Err(format!(

@@ -116,7 +116,8 @@ impl Removing<'_> {
             let deleted = self.delete(crds, now).await;
             return Attempt::of(deleted, Removal::Deleted);
         }
-        let (name, uid) = (now.name(), now.uid());
+        let name = now.name();
+        let uid = now.uid();
         let text = format!(
             "CustomResourceDefinition {name} is released instead of deleted, because it is used by {}; to delete it \
              with all its objects, delete it with `kubectl delete crd {name}`, or annotate it with {REMOVAL}={uid} \
@@ -144,7 +145,8 @@ impl Removing<'_> {
 
     /// Exports its objects, and deletes it.
     async fn confirmed(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
-        let (name, uid) = (now.name(), now.uid());
+        let name = now.name();
+        let uid = now.uid();
         // Who may not delete it has nothing exported.
         match self.theirs.try_delete(crds, "", name, uid).await {
             Err(error) if !is_no_refusal(&error) => return Err(error),

@@ -164,7 +164,8 @@ async fn read(
     version: &str,
     pages: &mpsc::Sender<Page>,
 ) -> Result<bool, ClusterError> {
-    let (mut list, mut read) = (cluster.pages(resource, "", Part::Whole)?, 0);
+    let mut list = cluster.pages(resource, "", Part::Whole)?;
+    let mut read = 0;
     while read < MOST
         && let Some(page) = list.next().await?
     {
@@ -178,7 +179,9 @@ async fn read(
 /// The objects of a definition in a version, which need not be known to discovery yet.
 pub(crate) fn resource(definition: &Definition, version: &str) -> Resource {
     let Definition { group, kind, plural, is_namespaced, .. } = definition;
-    let (group, version, kind) = (group.clone(), version.to_owned(), kind.clone());
+    let group = group.clone();
+    let version = version.to_owned();
+    let kind = kind.clone();
     Resource {
         gvk: Gvk { group, version, kind },
         plural: plural.clone(),
@@ -269,7 +272,8 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
             users.count += 1;
             if users.examples.len() < NAMED {
                 let text = |key: &str| meta[key].as_str().unwrap_or_default();
-                let (namespace, name) = (text("namespace"), text("name"));
+                let namespace = text("namespace");
+                let name = text("name");
                 let at = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
                 users.examples.push(format!("{at}{name}"));
             }
@@ -291,7 +295,8 @@ mod tests {
         let text = within(Duration::ZERO, never).await.unwrap().unwrap_err();
         assert_eq!(text, "reading its objects took more than 0 s");
         // Two slots at most are those of one namespace.
-        let (_first, _second) = (SURVEYS.acquire("a").await, SURVEYS.acquire("a").await);
+        let _first = SURVEYS.acquire("a").await;
+        let _second = SURVEYS.acquire("a").await;
         let third = tokio::time::timeout(Duration::from_millis(10), SURVEYS.acquire("a")).await;
         assert!(third.is_err());
         SURVEYS.acquire("b").await;

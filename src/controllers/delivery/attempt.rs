@@ -169,7 +169,8 @@ pub(crate) async fn secrets(
     let named = [&spec.secret_ref, &spec.proxy_secret_ref, &spec.cert_secret_ref];
     let names: BTreeSet<&String> =
         named.into_iter().flatten().map(|LocalObjectReference { name }| name).collect();
-    let (mut found, mut is_incomplete) = (BTreeMap::new(), false);
+    let mut found = BTreeMap::new();
+    let mut is_incomplete = false;
     for name in names {
         match cluster.secret(namespace, name).await? {
             Some((data, _)) => {
@@ -318,7 +319,8 @@ mod tests {
             "type": "slack", "address": "https://a.example.com", "secretRef": {"name": "s"}}});
         let provider = notify::Provider::new(provider).unwrap();
         let secret = |_: &str, name: &str| secrets.get(name).cloned();
-        let (event, alert) = (notify::Event::default(), notify::Alert::default());
+        let event = notify::Event::default();
+        let alert = notify::Alert::default();
         let dispatch = Dispatch::new(event, &provider, &alert, 0, &secret);
         let failure = Failure { stage: Stage::Post, message: message.to_owned() };
         masked(&dispatch, &failure, secrets).message

@@ -164,8 +164,10 @@ impl Delivery {
         let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for alert in self.context.store::<Alert>().state() {
             let more = named(&*alert, EVENT_SOURCES).unwrap_or_else(|message| {
-                let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
-                let (reason, annotations) = ("InvalidConfig", BTreeMap::new());
+                let namespace = alert.namespace().unwrap_or_default();
+                let name = alert.name_any();
+                let reason = "InvalidConfig";
+                let annotations = BTreeMap::new();
                 self.warn(&namespace, &name, Warning { reason, message, annotations });
                 Vec::new()
             });
@@ -263,7 +265,8 @@ impl Delivery {
             allows_service_accounts: false,
             now: jiff::Timestamp::now().as_second(),
         };
-        let (event, alert) = (event.clone(), alert.clone());
+        let event = event.clone();
+        let alert = alert.clone();
         let decided = on_thread(&namespace, move || {
             let alert = readable(&alert)?;
             let routed = route(&event, &alert, &seen, settings);
@@ -273,7 +276,8 @@ impl Delivery {
             Ok(Some(decided)) => decided,
             Ok(None) => (Routed { warnings: Vec::new(), route: None }, false),
             Err(broken) => {
-                let (reason, annotations) = ("NotificationDispatchFailed", BTreeMap::new());
+                let reason = "NotificationDispatchFailed";
+                let annotations = BTreeMap::new();
                 let warning = Warning { reason, message: broken.to_string(), annotations };
                 (Routed { warnings: vec![warning], route: None }, false)
             }

@@ -112,10 +112,8 @@ impl Step {
                 names == [&self.namespace, &self.alert, &self.provider]
             })
         });
-        let (is_open, sent) = (
-            status.is_some_and(|it| it.state == Some(IncidentState::Open)),
-            sent.map(|it| it.state),
-        );
+        let is_open = status.is_some_and(|it| it.state == Some(IncidentState::Open));
+        let sent = sent.map(|it| it.state);
         match saying {
             Saying::Opened => may_act && is_open && sent != Some(IncidentStep::Opened),
             Saying::Reminded => may_act && is_open,
@@ -341,8 +339,10 @@ impl Delivery {
     }
 
     fn tell_invalid(&self, alert: &Alert, message: String) {
-        let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
-        let (reason, annotations) = ("InvalidConfig", BTreeMap::new());
+        let namespace = alert.namespace().unwrap_or_default();
+        let name = alert.name_any();
+        let reason = "InvalidConfig";
+        let annotations = BTreeMap::new();
         self.warn(&namespace, &name, Warning { reason, message, annotations });
     }
 
@@ -382,7 +382,8 @@ impl Delivery {
         alert: &Arc<Alert>,
         mark: Mark,
     ) -> Choice {
-        let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
+        let namespace = alert.namespace().unwrap_or_default();
+        let name = alert.name_any();
         let event = Arc::new(event);
         let Routed { warnings, route } = self.follow_up(&event, alert).await;
         for warning in warnings {

@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn each_lane_has_its_own_order_and_ends_when_nothing_waits() {
         let lanes = Lanes::default();
-        let (chat, mail) = (place("chat"), place("mail"));
+        let chat = place("chat");
+        let mail = place("mail");
         assert!(lanes.push(&chat, 1));
         assert!(!lanes.push(&chat, 3));
         assert!(lanes.push(&mail, 2));
@@ -112,8 +113,8 @@ mod tests {
         let lanes = Lanes::default();
         lanes.push(&place("chat"), 1);
         lanes.push(&place("mail"), 2);
-        let (chat, mail) =
-            (lanes.changed(&place("chat")).unwrap(), lanes.changed(&place("mail")).unwrap());
+        let chat = lanes.changed(&place("chat")).unwrap();
+        let mail = lanes.changed(&place("mail")).unwrap();
         lanes.ring("apps", "chat");
         chat.notified().await;
         assert!(futures::FutureExt::now_or_never(mail.notified()).is_none());

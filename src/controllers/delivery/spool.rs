@@ -177,7 +177,8 @@ impl Spool {
 
     /// Where there is no folder at all.
     pub(super) fn in_memory() -> (Self, Vec<(u64, Place)>) {
-        let (bounds, state) = (Bounds::default(), Mutex::default());
+        let bounds = Bounds::default();
+        let state = Mutex::default();
         (Self { folder: PathBuf::new(), bounds, state }, Vec::new())
     }
 
@@ -203,7 +204,8 @@ impl Spool {
     /// the oldest of its notifications about something that went well goes, and only then the oldest about a failure.
     pub(super) fn put(&self, notification: Notification) -> Put {
         let text = serde_json::to_vec(&notification).unwrap_or_default();
-        let (bytes, is_error) = (text.len() as u64, notification.is_error());
+        let bytes = text.len() as u64;
+        let is_error = notification.is_error();
         let mut put = Put::default();
         let mut gone = Vec::new();
         let number = {

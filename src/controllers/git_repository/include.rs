@@ -69,7 +69,8 @@ pub(super) fn resolve(
     node: &Node,
     object: &GitRepository,
 ) -> Result<Vec<Include>, Rest> {
-    let (namespace, name) = (&node.namespace, object.name_any());
+    let namespace = &node.namespace;
+    let name = object.name_any();
     let find = |name: &str| context.seen::<GitRepository>(namespace, name);
     let count = object.spec.include.len();
     if count > MOST_INCLUDES {

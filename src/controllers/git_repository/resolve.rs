@@ -45,7 +45,9 @@ pub(super) async fn resolve(
     let proxy = proxy.read(object, &mut references).await;
     let keys = keys(object, &mut references).await;
     references.watch(node);
-    let (proxy, secret, keys) = (proxy?, secret?.unwrap_or_default(), keys?);
+    let proxy = proxy?;
+    let secret = secret?.unwrap_or_default();
+    let keys = keys?;
     Ok(Resolved { secret, proxy, keys, include: include::resolve(context, node, object)? })
 }
 
@@ -56,7 +58,8 @@ async fn keys(object: &GitRepository, references: &mut References) -> Result<Opt
         let text = Refused::without_keys(&why).message;
         Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
     };
-    let (namespace, name) = (object.namespace().unwrap_or_default(), &verify.secret_ref.name);
+    let namespace = object.namespace().unwrap_or_default();
+    let name = &verify.secret_ref.name;
     let secret = references.secret(&namespace, name).await;
     let secret = secret.map_err(|error| failed(error.to_string()))?;
     secret.map(Some).ok_or_else(|| failed(format!("secrets \"{name}\" not found")))
@@ -77,7 +80,8 @@ impl Named<'_> {
         references: &mut References,
     ) -> Result<Option<Data>, Rest> {
         let Some(reference) = self.reference else { return Ok(None) };
-        let (namespace, name) = (object.namespace().unwrap_or_default(), &reference.name);
+        let namespace = object.namespace().unwrap_or_default();
+        let name = &reference.name;
         let failed = |why: String| {
             let text = format!("{}failed to get secret '{namespace}/{name}': {why}", self.what);
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())

@@ -105,7 +105,8 @@ async fn from_repository(
     let place = chosen.url.ok_or_else(|| failed("it has no downloadable URLs".to_owned()))?;
     let archive = repository.chart(place, chosen.digest).await;
     let archive = archive.map_err(|error| failed(chain(&error)))?;
-    let (dependency, at) = (dependency.clone(), repository.url());
+    let dependency = dependency.clone();
+    let at = repository.url();
     reading(move || loaded(&archive, &dependency, &at)).await
 }
 
@@ -127,7 +128,8 @@ fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<Files, St
 /// one, everybody may pull from it.
 async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Result<Files, String> {
     let Dependency { name, version, .. } = dependency;
-    let (context, said) = (&run.context, |rest: Rest| rest.text().to_owned());
+    let context = &run.context;
+    let said = |rest: Rest| rest.text().to_owned();
     let found = with_address(context, &namespace_of(run), url);
     let object = found.unwrap_or_else(|| {
         let type_ = Some(HelmRepositoryType::Oci);
@@ -138,14 +140,16 @@ async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Resul
     let mut references = References::new(&context.watcher);
     let secrets = helm_repository::secrets(&object, &mut references).await;
     let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
-    let (remote, known) = (remote.map_err(said)?, &context.remotes.oci);
+    let remote = remote.map_err(said)?;
+    let known = &context.remotes.oci;
     let chosen = chart::choose(&remote, known, version).await.map_err(|error| {
         format!("failed to get chart '{name}' version '{version}' from '{url}': {}", chain(&error))
     })?;
     let layer = chart::fetch(&remote, known, &chosen).await.map_err(|error| {
         format!("chart download of version '{chosen}' failed: {}", chain(&error))
     })?;
-    let (dependency, at) = (dependency.clone(), url.to_owned());
+    let dependency = dependency.clone();
+    let at = url.to_owned();
     reading(move || {
         let archive = oci_registry::read(layer).map_err(|error| error.to_string())?;
         loaded(&archive, &dependency, &at)
@@ -177,7 +181,8 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
             let labels = found.as_ref().map(|object| object.labels().clone()).unwrap_or_default();
             let is_elsewhere = !context.settings.selects(&labels);
             if let Some(object) = &found {
-                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+                let namespace = object.namespace().unwrap_or_default();
+                let name = object.name_any();
                 let node = node_named::<HelmRepository>(&namespace, &name);
                 own::check(&node, artifact, is_elsewhere)?;
             }

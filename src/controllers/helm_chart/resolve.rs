@@ -70,7 +70,8 @@ pub(super) async fn resolve(
     object: &HelmChart,
 ) -> Result<(Origin, Option<Keyring>), Rest> {
     let source = source_node(object);
-    let (kind, name) = (&source.kind, &source.name);
+    let kind = &source.kind;
+    let name = &source.name;
     let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([source.clone()]));
     let missing = || {
         let text = format!(

@@ -46,7 +46,8 @@ mod tests {
         let metadata =
             Metadata { name: "app".to_owned(), version: "1.0.0".to_owned(), ..Metadata::default() };
         let check = |place, name: &str, version: &str| {
-            let (name, version) = (name.to_owned(), version.to_owned());
+            let name = name.to_owned();
+            let version = version.to_owned();
             SignedName { place, name, version }.check(&metadata)
         };
         for place in ["the index of the repository", "the registry"] {

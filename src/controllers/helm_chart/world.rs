@@ -105,7 +105,8 @@ pub(super) async fn ask(
     run: &Arc<Run<HelmChart>>,
     kept: Option<&Kept>,
 ) -> Result<Asked<Found>, Rest> {
-    let (work, object) = (&run.work, &run.object);
+    let work = &run.work;
+    let object = &run.object;
     let same = kept.zip(last_time(object, work.origin.artifact()));
     if let Some((kept, reason)) = same {
         let status = object.status.as_ref();
@@ -123,7 +124,8 @@ pub(super) async fn ask(
         Origin::Index(held, _) => choose(run, held).await?,
         Origin::Tree(held) => in_tree(run, held).await?,
         Origin::Registry(registry) => {
-            let (known, spec) = (&run.context.remotes.oci, &object.spec);
+            let known = &run.context.remotes.oci;
+            let spec = &object.spec;
             let range = spec.version.as_deref().unwrap_or_default();
             let (found, name, version) =
                 oci_registry::choose(&registry.remote, known, &spec.chart, range).await?;
@@ -160,7 +162,8 @@ async fn choose(
     run: &Arc<Run<HelmChart>>,
     held: &Held,
 ) -> Result<(Found, String, String, bool), Rest> {
-    let (work, spec) = (&run.work, &run.object.spec);
+    let work = &run.work;
+    let spec = &run.object.spec;
     let index = index(&run.context, &held.artifact, held.is_elsewhere).await;
     let index = index.map_err(|why| {
         failed(CHART_PULL_ERROR, format!("failed to get chart version for remote reference: {why}"))
@@ -198,7 +201,8 @@ async fn in_tree(
             error => failed(CHART_PACKAGE_ERROR, chain(&error)),
         })?;
         let metadata = &files.chart().metadata;
-        let (name, version) = (metadata.name.clone(), metadata.version.clone());
+        let name = metadata.name.clone();
+        let version = metadata.version.clone();
         let is_folder = matches!(tree.entry(&path), Some(Entry::Dir));
         let is_packaged = is_folder || run.work.changes();
         Ok((Found::Files { files: Box::new(files), tree }, name, version, is_packaged))
@@ -318,7 +322,8 @@ where
     let file = format!("{}-{}.tgz", built.name, built.version);
     let store = &run.context.artifacts;
     let artifact = keep(store, &*run.object, &file, &built.version, write)?;
-    let (latest, message) = (linked(store, &artifact, LATEST), built.summary());
+    let latest = linked(store, &artifact, LATEST);
+    let message = built.summary();
     // Parity(flux): they are told only where they may be others than those of the spec.
     let is_told = run.object.spec.ignore_missing_values_files;
     let files = if is_told { built.values_files.clone() } else { Vec::new() };

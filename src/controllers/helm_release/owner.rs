@@ -53,7 +53,8 @@ impl ReleaseOwner {
         latest: Arc<Latest<HelmRelease>>,
         object: Arc<HelmRelease>,
     ) -> Self {
-        let (object, held) = (Mutex::new(object), Mutex::default());
+        let object = Mutex::new(object);
+        let held = Mutex::default();
         Self { context, node, latest, object, held }
     }
 
@@ -111,7 +112,8 @@ impl Owner for ReleaseOwner {
         inventory: Option<ResourceInventory>,
         desired: &Desired,
     ) -> Result<(), Rest> {
-        let (object, now) = (self.object(), jiff::Timestamp::now());
+        let object = self.object();
+        let now = jiff::Timestamp::now();
         let (before, after) = report::progress(&object, told, inventory, desired, now)?;
         let held = self.held().unwrap_or(Held { before, events: Vec::new() });
         let events = held.events.into_iter().chain(told.events.iter().cloned()).collect();

@@ -164,8 +164,10 @@ fn run_event(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Opt
 
 /// A line in the log.
 pub(in crate::controllers) fn log(object: &HelmRelease, event: &Event) {
-    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-    let (why, text) = (&event.reason, &event.message);
+    let name = object.name_any();
+    let namespace = object.namespace().unwrap_or_default();
+    let why = &event.reason;
+    let text = &event.message;
     match event.severity {
         Severity::Error => {
             tracing::error!(

@@ -248,7 +248,8 @@ fn keeper(context: &Context, chart: &HelmChart, object: &HelmRelease, node: &Nod
         return None;
     }
     let labels = chart.labels();
-    let (name, namespace) = (labels.get(OWNERSHIP.name)?, labels.get(OWNERSHIP.namespace)?);
+    let name = labels.get(OWNERSHIP.name)?;
+    let namespace = labels.get(OWNERSHIP.namespace)?;
     let other = context.seen::<HelmRelease>(namespace, name)?;
     let (meant, _) = wanted(&other)?;
     (meant == *node).then(|| node_named::<HelmRelease>(namespace, name))
@@ -325,7 +326,8 @@ async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<
     let Some(chart) = there(&context.cluster, node).await? else { return Ok(()) };
     let place = place(node);
     if !origin(object).iter().all(|(key, value)| chart.label(key) == Some(value)) {
-        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
         tracing::info!(
             name,
             namespace,
@@ -343,7 +345,8 @@ async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<
 }
 
 fn announce(context: &Context, object: &HelmRelease, reason: &str, message: String) {
-    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let name = object.name_any();
+    let namespace = object.namespace().unwrap_or_default();
     tracing::info!(name, namespace, reason, "{message}");
     let event = Event {
         severity: Severity::Info,

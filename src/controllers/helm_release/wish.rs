@@ -111,7 +111,8 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
         read("spec.chart.spec.interval", chart.spec.interval.as_ref(), interval)?;
     }
     let timeout = read("spec.timeout", spec.timeout.as_ref(), TIMEOUT)?;
-    let (install, upgrade) = (spec.install.as_ref(), spec.upgrade.as_ref());
+    let install = spec.install.as_ref();
+    let upgrade = spec.upgrade.as_ref();
     let of = |field: &str, given: Option<&GoDuration>| read(field, given, timeout);
     let install_retry = install.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
     let upgrade_retry = upgrade.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
@@ -149,10 +150,8 @@ pub(in crate::controllers) fn desired(
     let common_metadata_digest = postrender::metadata_digest(spec.common_metadata.as_ref());
     let inputs = inputs(spec, &target, &parts, &post_renderers_digest, &common_metadata_digest);
     let failures = object.status.as_ref().map_or(0, |status| status.failures);
-    let (interval, retry) = (
-        applier::interval(object, HelmRelease::pace(timeouts), settings),
-        retry(failures, settings),
-    );
+    let interval = applier::interval(object, HelmRelease::pace(timeouts), settings);
+    let retry = retry(failures, settings);
     Desired {
         owner: object.uid().unwrap_or_default(),
         kube_context: String::new(),

@@ -78,7 +78,8 @@ pub(super) fn wish(
 
 /// What repositories share.
 pub(crate) fn reach(context: &Context) -> Reach {
-    let (budgets, buckets) = (context.remotes.budgets.clone(), context.remotes.buckets.clone());
+    let budgets = context.remotes.budgets.clone();
+    let buckets = context.remotes.buckets.clone();
     Reach { budgets, clients: context.remotes.http.clone(), buckets }
 }
 
@@ -100,7 +101,8 @@ fn reached(reach: &Reach, object: &HelmRepository, secrets: &Secrets) -> Result<
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
     let Secrets { secret, certificates } = secrets;
-    let (secret, certificates) = (secret.as_ref(), certificates.as_ref());
+    let secret = secret.as_ref();
+    let certificates = certificates.as_ref();
     let credentials = if spec.url.starts_with(BUCKET) {
         Credentials::for_bucket(secret, certificates, spec.insecure)
     } else {

@@ -35,7 +35,8 @@ pub(super) async fn ask(
     kept: Option<&Kept>,
 ) -> Result<Asked<Option<File>>, Rest> {
     let repository = &run.work.repository;
-    let (who, url) = (node_of(&*run.object).to_string(), repository.url());
+    let who = node_of(&*run.object).to_string();
+    let url = repository.url();
     let known = &run.context.shared::<sources::charts::Known>();
     let since = kept.and_then(|kept| known.validators(&who, &url, &kept.revision));
     let answer = repository.index(since.as_ref()).await.map_err(|error| match error {
@@ -71,7 +72,8 @@ pub(super) async fn fetch(
         return Err(failed("the server did not send the index".to_owned()));
     };
     let store = move || {
-        let (context, object) = (&run.context, &run.object);
+        let context = &run.context;
+        let object = &run.object;
         let mut file = file;
         let (digest, index) = read(&mut file)?;
         let rewound = file.rewind().map_err(|error| failed(error.to_string()));
@@ -120,7 +122,8 @@ pub(crate) async fn index(
     artifact: &Artifact,
     elsewhere: bool,
 ) -> Result<Arc<Index>, String> {
-    let (context, artifact) = (context.clone(), artifact.clone());
+    let context = context.clone();
+    let artifact = artifact.clone();
     let runtime = tokio::runtime::Handle::current();
     let load = move || {
         context.shared::<sources::charts::Indexes>().get(&artifact.digest, || {

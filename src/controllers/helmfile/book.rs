@@ -71,7 +71,8 @@ impl<K: Model> Book<K> {
         let requested = object.annotations().get(REQUESTED_AT).cloned();
         let pages =
             Pages { object, rows, events: Vec::new(), changed: 0, written: 0, written_at: None };
-        let (pages, writing) = (Mutex::new(pages), tokio::sync::Mutex::default());
+        let pages = Mutex::new(pages);
+        let writing = tokio::sync::Mutex::default();
         Self { context, latest, requested, pages, writing }
     }
 
@@ -180,7 +181,8 @@ impl<K: Model> Book<K> {
     /// Tells of an event at once.
     pub(super) fn announce(&self, event: Event) {
         let object = self.object();
-        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
         tracing::info!(
             controller_kind = "Helmfile",
             name,
@@ -304,7 +306,8 @@ impl<K: Model> Owner for ReleaseOwner<K> {
 
     fn is_overtaken(&self, desired: &Desired) -> bool {
         let object = self.book.object();
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let namespace = object.namespace().unwrap_or_default();
+        let name = object.name_any();
         let Some(now) = self.book.context.seen::<K>(&namespace, &name) else {
             return false;
         };

@@ -107,7 +107,8 @@ pub(super) fn during<T>(
         return Ok((plan(Arc::new(Locked)), Vec::new()));
     };
     let (ask, asked) = channel();
-    let (keys, services) = (&keys, &services);
+    let keys = &keys;
+    let services = &services;
     std::thread::scope(move |scope| {
         let thread = std::thread::Builder::new().name("decrypt".to_owned()).stack_size(STACK);
         let answering =

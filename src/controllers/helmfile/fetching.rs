@@ -77,7 +77,8 @@ impl Fetching {
         limit: Arc<TimeLimit>,
     ) -> Result<Self, String> {
         let bundle = bundle_of(&files, directory)?;
-        let (reaching, budget) = (Mutex::new(reaching), Mutex::new(Budget::of(MOST_BYTES)));
+        let reaching = Mutex::new(reaching);
+        let budget = Mutex::new(Budget::of(MOST_BYTES));
         Ok(Self { files, reaching, limit, budget, bundle })
     }
 
@@ -174,7 +175,8 @@ impl Fetch for Fetching {
     }
 
     fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
-        let (id, name) = (bundle::chart_id(chart), &chart.name);
+        let id = bundle::chart_id(chart);
+        let name = &chart.name;
         let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((top, bundle)) = &self.bundle {
             let entry = (id.as_str(), &*format!("the chart {name} {}", chart.range));
@@ -216,13 +218,15 @@ mod tests {
 
     /// A bundle with so many entries of a kilobyte each.
     fn bundle(entries: usize) -> (Beside, Bundle) {
-        let (mut files, mut lock) = (Vec::new(), Bundle::default());
+        let mut files = Vec::new();
+        let mut lock = Bundle::default();
         for number in 0..entries {
             let mut contents = Contents::new();
             contents.file(RelPath::parse("f").unwrap(), false, vec![b'x'; 1_000]).unwrap();
             let read = |_: &RelPath, data: &Vec<u8>| Ok::<_, std::io::Error>(data.clone());
             let archive = write(Vec::new(), &contents, read).unwrap();
-            let (id, file) = (number.to_string(), format!("{number}.tgz"));
+            let id = number.to_string();
+            let file = format!("{number}.tgz");
             let digest = bundle::digest(&archive);
             lock.entries.push(Entry { id: id.clone(), of: id, file: file.clone(), digest });
             files.push((format!("{}/{file}", bundle::FOLDER), archive));

@@ -34,7 +34,8 @@ impl<K: Model> Session<K> {
         let in_use = of_rows(rows);
         let (places, gone) = self.finalize_places(object, &spec, &in_use).await?;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
-        let (book, secrets) = (Arc::new(book), Masking::default());
+        let book = Arc::new(book);
+        let secrets = Masking::default();
         let run = Run {
             object,
             spec: &spec,

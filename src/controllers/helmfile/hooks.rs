@@ -120,7 +120,8 @@ impl<K: Model> ReleaseOwner<K> {
 
     /// Audits that a lifecycle did not let hooks be applied on which no operation begins.
     pub(super) async fn audit_refused(&self, why: &str, answers: Vec<Answer>, desired: &Desired) {
-        let (ended, now) = (Ok(Ended::Refused(why.to_owned())), jiff::Timestamp::now());
+        let ended = Ok(Ended::Refused(why.to_owned()));
+        let now = jiff::Timestamp::now();
         let changes = (Vec::new(), answers.as_slice());
         self.audit_hooks(&[When::Before, When::After], (now, &ended), changes, desired).await;
     }
@@ -138,7 +139,8 @@ impl<K: Model> ReleaseOwner<K> {
         (changes, answers): (Vec<Changed>, &[Answer]),
         desired: &Desired,
     ) {
-        let (object, now) = (self.book.object(), jiff::Timestamp::now());
+        let object = self.book.object();
+        let now = jiff::Timestamp::now();
         let (outcome, message) = match ended {
             Ok(Ended::Applied) => (AuditOutcome::Succeeded, None),
             Ok(Ended::Overtaken) => (AuditOutcome::Stopped, None),
@@ -343,7 +345,8 @@ mod tests {
     #[test]
     fn hooks_are_known_by_their_names_moments_and_manifests() {
         let hook = |name: &str, when, manifests: &str| {
-            let (name, manifests) = (name.to_owned(), manifests.to_owned());
+            let name = name.to_owned();
+            let manifests = manifests.to_owned();
             Hooks::new(vec![ManifestHook { name, when, manifests }]).digest
         };
         let known = hook("a", When::Before, "m");

@@ -259,7 +259,8 @@ impl<K: Model> Session<K> {
         all: &Planned,
         run: &Run<'_, K>,
     ) -> Option<Outcome> {
-        let (key, node) = (&planned.key, self.part(&planned.key));
+        let key = &planned.key;
+        let node = self.part(&planned.key);
         let target = match run.places.of(key) {
             Ok(target) => target,
             Err(rest) => return Some(self.rests(run, key, rest)),
@@ -439,7 +440,8 @@ impl<K: Model> Session<K> {
         wish: &Arc<Wish>,
         remembered: &Remembered,
     ) -> Option<Rest> {
-        let (key, at) = (&owner.key, (&remembered.target, &remembered.node));
+        let key = &owner.key;
+        let at = (&remembered.target, &remembered.node);
         let driven = drive::drive(&self.context, at, owner, wish, &remembered.drive).await;
         remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
         let driven = driven?;

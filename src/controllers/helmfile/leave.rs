@@ -79,7 +79,8 @@ impl<K: Model> Session<K> {
             .filter(|(_, it)| !it.is_kept())
             .map(|(key, _)| run.places.id(key))
             .collect();
-        let (mut leaving, mut outcomes) = (Vec::new(), Outcomes::new());
+        let mut leaving = Vec::new();
+        let mut outcomes = Outcomes::new();
         for row in left {
             // Others on this thread have their turn, however many releases there are.
             tokio::task::yield_now().await;
@@ -250,7 +251,8 @@ impl<K: Model> Session<K> {
                 };
                 let here = uid_of(place, &other.namespace, &record).await;
                 let there = uid_of(target, &other.namespace, &record).await;
-                let (here, there) = (here.map_err(failed)?, there.map_err(failed)?);
+                let here = here.map_err(failed)?;
+                let there = there.map_err(failed)?;
                 if here.is_some() && here == there {
                     return Ok(Some(other.clone()));
                 }
@@ -443,11 +445,13 @@ mod tests {
     #[test]
     fn only_what_is_known_to_have_left_the_helmfile_is_uninstalled() {
         let planned = |unread: Option<&str>| {
-            let (left_out, unread) = ([key("narrowed")].into(), unread.map(str::to_owned));
+            let left_out = [key("narrowed")].into();
+            let unread = unread.map(str::to_owned);
             let others = Others { left_out, unread, skipped: None };
             Planned { unwanted: [key("off")].into(), others, ..Planned::default() }
         };
-        let (read, unread) = (planned(None), planned(Some("no values")));
+        let read = planned(None);
+        let unread = planned(Some("no values"));
         for (planned, prunes, expected) in [
             (&read, true, [Fate::Goes, Fate::LeftOut, Fate::Goes]),
             (&read, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),

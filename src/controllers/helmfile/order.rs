@@ -172,7 +172,8 @@ pub(super) trait Turns: Sync {
 /// Has all releases have their turn; those that never could are the answer. Nothing where the Helmfile was changed meanwhile:
 /// then no release begins any more, and those that have begun come to their end first.
 pub(super) async fn in_turn<T: Turns>(mut order: Order, turns: &T) -> Option<Vec<usize>> {
-    let (mut slots, mut under_way) = (Slots::default(), FuturesUnordered::new());
+    let mut slots = Slots::default();
+    let mut under_way = FuturesUnordered::new();
     let begin = |release: usize| async move { (release, turns.turn(release).await) };
     let mut is_overtaken = false;
     loop {

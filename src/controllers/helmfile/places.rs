@@ -177,7 +177,8 @@ impl<K: Model> Session<K> {
         spec: &HelmfileSpec,
         in_use: &BTreeSet<String>,
     ) -> Result<(Places, BTreeMap<String, String>), ClusterError> {
-        let (mut places, mut gone) = (Places::default(), BTreeMap::new());
+        let mut places = Places::default();
+        let mut gone = BTreeMap::new();
         let mut references = References::new(&self.context.watcher);
         let own = self.wanted(&**object);
         for name in in_use {

@@ -205,7 +205,8 @@ fn made(
     };
     let mut state_values_files = inputs.values_files;
     state_values_files.push(format!("{state}/values.yaml"));
-    let (environment, selectors) = (inputs.environment, inputs.selectors);
+    let environment = inputs.environment;
+    let selectors = inputs.selectors;
     let settings = Settings {
         file,
         environment,
@@ -222,7 +223,8 @@ fn made(
             "no helmfile has the environment `{environment}`: correct spec.environment"
         ));
     }
-    let (read, is_partial) = (plan.identities(), plan.is_partial());
+    let read = plan.identities();
+    let is_partial = plan.is_partial();
     let mut skipped = Skipped::of(&plan, &settings);
     let options = Options {
         purpose: Purpose::Apply,
@@ -245,7 +247,8 @@ fn made(
         within.key(kube_context, namespace, name)
     });
     let unwanted = unwanted.collect::<Result<BTreeSet<Key>, String>>()?;
-    let (drawn, warnings) = (world.drawn(), all.warnings);
+    let drawn = world.drawn();
+    let warnings = all.warnings;
     let planned = releases.iter().map(|it| &it.key).chain(&unwanted).collect();
     let read = read.into_iter().map(|it| within.identified(&it)).collect();
     let mut others = Others::of(&inputs.known, &planned, &read, is_partial, || {
@@ -534,7 +537,8 @@ mod tests {
     #[test]
     fn a_release_counts_as_removed_only_if_all_of_the_helmfile_was_read() {
         let keys = |names: &[&str]| names.iter().map(|name| key(name)).collect::<BTreeSet<Key>>();
-        let (known, a) = (keys(&["a", "b", "c"]), key("a"));
+        let known = keys(&["a", "b", "c"]);
+        let a = key("a");
         let others = |is_partial: bool, whole: Result<BTreeSet<Key>, String>| {
             Others::of(&known, &BTreeSet::from([&a]), &keys(&["a", "b"]), is_partial, || whole)
         };

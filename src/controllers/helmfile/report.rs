@@ -88,7 +88,9 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
             wake = wake.and_at(at);
         }
     }
-    let (mut failed, mut running, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    let mut failed = Vec::new();
+    let mut running = Vec::new();
+    let mut waiting = Vec::new();
     for (key, outcome) in outcomes {
         match outcome {
             Outcome::Rests(Rest::Failed(..) | Rest::Stalled(..)) => failed.push(key.to_string()),

@@ -108,12 +108,14 @@ impl Repositories {
         let way = self.scope.way(listed.is_some());
         if let Some(object) = listed.filter(|_| way == Way::OfHelmRepository) {
             let place = self.place(&object, chart).await.map_err(|rest| {
-                let (namespace, name) = (&self.namespace, object.name_any());
+                let namespace = &self.namespace;
+                let name = object.name_any();
                 ChartError::Failed(format!("HelmRepository {namespace}/{name}: {}", rest.text()))
             })?;
             return self.charts.archive_at(&place, chart).await.map_err(failed);
         }
-        let (url, namespace) = (&chart.url, &self.namespace);
+        let url = &chart.url;
+        let namespace = &self.namespace;
         let remedy = format!("create a HelmRepository with this URL in namespace {namespace}");
         if way == Way::Refused {
             return Err(ChartError::Refused(format!(

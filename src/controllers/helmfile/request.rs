@@ -40,7 +40,8 @@ pub(super) fn spec(
     let duration = |it| GoDuration::from(reconcile::format_duration(it));
     let wait = operation.wait || asked.wait;
     let retry = Some(duration(timeouts.retry));
-    let (disable_wait, disable_wait_for_jobs) = (!wait, !(wait && operation.wait_for_jobs));
+    let disable_wait = !wait;
+    let disable_wait_for_jobs = !(wait && operation.wait_for_jobs);
     let crds = operation.skips_crds.then_some(CrdsPolicy::Skip);
     let (name, rolls_back) = match operation.rolls_back {
         true => (ActionStrategy::RemediateOnFailure, true),

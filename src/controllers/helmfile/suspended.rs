@@ -67,7 +67,8 @@ impl<K: Model> Session<K> {
         row: &ReleaseRow,
         cause: RemovalCause,
     ) -> Result<Removal, RemovalRefused> {
-        let (key, now) = (Key::of(row), jiff::Timestamp::now());
+        let key = Key::of(row);
+        let now = jiff::Timestamp::now();
         let gate = RemovalGate {
             cause,
             is_owner_suspended: hold::is_suspended(&**run.object, now),

@@ -117,11 +117,13 @@ pub(super) async fn read(
     in_use: &BTreeSet<String>,
     references: &mut References,
 ) -> Result<Named, Rest> {
-    let (kube_config, account) = (spec.kube_config.as_ref(), spec.service_account_name.as_deref());
+    let kube_config = spec.kube_config.as_ref();
+    let account = spec.service_account_name.as_deref();
     let wanted = Wanted::new(&context.settings, namespace, kube_config, account);
     let contexts = places::contexts(context, spec, &wanted, in_use, references).await;
     let variables = variables(spec, references, namespace).await;
-    let (settings, own) = (&context.settings, (namespace, annotations));
+    let settings = &context.settings;
+    let own = (namespace, annotations);
     let decryption = decryption::read(settings, spec, own, references).await;
     // State values are put together as those of a HelmRelease are.
     let mut like = HelmRelease::new(
@@ -137,7 +139,8 @@ pub(super) async fn read(
     let text = helm::values::yaml(&map)
         .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
     let (variables, hidden) = variables?;
-    let (values, secrets) = (text.into(), secrets.with(hidden));
+    let values = text.into();
+    let secrets = secrets.with(hidden);
     Ok(Named { values, variables, secrets, contexts, decryption: decryption? })
 }
 
@@ -147,11 +150,13 @@ async fn variables(
     references: &mut References,
     namespace: &str,
 ) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Rest> {
-    let (mut all, mut hidden) = (BTreeMap::new(), Vec::new());
+    let mut all = BTreeMap::new();
+    let mut hidden = Vec::new();
     let mut problem = None;
     // All of it is watched before any of it is missed.
     for source in &spec.env_from {
-        let (kind, name) = (source.kind, &source.name);
+        let kind = source.kind;
+        let name = &source.name;
         let found = match kind {
             ConfigKind::Secret => {
                 let found = references.secret(namespace, name).await;

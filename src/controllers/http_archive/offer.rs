@@ -75,7 +75,8 @@ pub(super) async fn offer(
     artifact: Option<&Artifact>,
 ) -> Result<(), Rest> {
     let Some(artifact) = artifact else { return Ok(()) };
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let namespace = object.namespace().unwrap_or_default();
+    let name = object.name_any();
     let refused = |error: ClusterError| failed(&name, &error.to_string(), Wake::default());
     let seen = context.seen::<ExternalArtifact>(&namespace, &name);
     let external = match seen {
@@ -129,7 +130,8 @@ pub(super) async fn unoffer(
     context: &Context,
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let namespace = object.namespace().unwrap_or_default();
+    let name = object.name_any();
     let has_artifact = |external: &ExternalArtifact| {
         external.status.as_ref().is_some_and(|it| it.artifact.is_some())
     };
@@ -158,7 +160,8 @@ pub(super) async fn withdraw(
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
     context.shared::<Memories<Learned>>().forget(&crate::controllers::kind::node_of(&**object));
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let namespace = object.namespace().unwrap_or_default();
+    let name = object.name_any();
     let id = ObjectId::new(&namespace, &name, SOURCES, "ExternalArtifact");
     // Without its CustomResourceDefinition there is none, which no answer of the path tells.
     let Some(found) = context.cluster.get_by_id(&id, "v1").await? else { return Ok(()) };

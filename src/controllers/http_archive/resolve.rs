@@ -37,7 +37,8 @@ pub(super) async fn resolve(
     // All are watched before one is missed.
     let mut read = async |field: &str, reference: &Option<LocalObjectReference>| {
         let Some(reference) = reference else { return Ok(None) };
-        let (namespace, name) = (object.namespace().unwrap_or_default(), &reference.name);
+        let namespace = object.namespace().unwrap_or_default();
+        let name = &reference.name;
         let failed = |why: String| {
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
             Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())

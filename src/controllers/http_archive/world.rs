@@ -58,7 +58,8 @@ fn validators(run: &Run<HTTPArchive>, kept: &Kept) -> Option<Validators> {
     }
     let status = run.object.status.as_ref()?;
     let is_of_kept = status.artifact.as_ref().is_some_and(|it| it.revision == kept.revision);
-    let (etag, last_modified) = (status.etag.clone(), status.last_modified.clone());
+    let etag = status.etag.clone();
+    let last_modified = status.last_modified.clone();
     is_of_kept.then_some(Validators { etag, last_modified })
 }
 
@@ -67,7 +68,8 @@ pub(super) async fn ask(
     run: &Arc<Run<HTTPArchive>>,
     kept: Option<&Kept>,
 ) -> Result<Asked<Option<Found>>, Rest> {
-    let (context, remote) = (&run.context, &run.work.remote);
+    let context = &run.context;
+    let remote = &run.work.remote;
     let known = kept.and_then(|kept| validators(run, kept));
     let answer =
         http_archive::ask(remote, known.as_ref(), &context.remotes.http, &context.remotes.budgets)
@@ -84,7 +86,8 @@ pub(super) async fn ask(
         }
     };
     let found = blocking(FETCHING_FAILED, "extracting the file", move || {
-        let (digest, validators) = (download.digest.clone(), download.validators.clone());
+        let digest = download.digest.clone();
+        let validators = download.validators.clone();
         let tree = http_archive::unpack(download).map_err(|error| classify(&error))?;
         let revision = http_archive::revision(&tree);
         Ok(Found { tree, revision, digest, validators })

@@ -377,7 +377,8 @@ impl Book {
 
     /// The same within the bounds of a pass. Whether it was written.
     async fn write(&mut self, incident: &Incident, status: &Value) -> bool {
-        let (namespace, name) = (incident.namespace().unwrap_or_default(), incident.name_any());
+        let namespace = incident.namespace().unwrap_or_default();
+        let name = incident.name_any();
         self.may_write(&namespace, &name)
             && self.patch(incident, status).await == WriteOutcome::Written
     }
@@ -494,7 +495,8 @@ impl Book {
     /// Resolves an incident.
     pub(super) async fn resolve(&mut self, incident: &Incident) {
         let now = When(jiff::Timestamp::now());
-        let (namespace, name) = (incident.namespace().unwrap_or_default(), incident.name_any());
+        let namespace = incident.namespace().unwrap_or_default();
+        let name = incident.name_any();
         let status = json!({"state": IncidentState::Resolved, "resolvedAt": now});
         if self.write(incident, &status).await {
             self.updated.remove(&incident.uid().unwrap_or_default());
@@ -625,7 +627,8 @@ mod tests {
     #[test]
     fn an_incident_is_of_the_shard_that_created_it() {
         assert_eq!(shard(""), "");
-        let (own, other) = (shard("sharding.fluxcd.io/key=shard1"), shard("key=shard2"));
+        let own = shard("sharding.fluxcd.io/key=shard1");
+        let other = shard("key=shard2");
         assert!(own.len() == 8 && own != other);
         let (subject, problem) = failing(0).0;
         let named = name(&subject, &problem.to_string(), &own);

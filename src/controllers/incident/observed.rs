@@ -116,7 +116,8 @@ pub(super) struct Observed {
 
 /// Takes in the objects of a kind.
 fn refresh<K: Controlled>(observed: &mut Observed, context: &Context) {
-    let (group, kind) = (K::group(&()), K::kind(&()));
+    let group = K::group(&());
+    let kind = K::kind(&());
     for object in context.store::<K>().state() {
         let namespace = object.namespace().unwrap_or_default();
         let id = ObjectId::new(&namespace, &object.name_any(), &group, &kind);
@@ -174,7 +175,8 @@ impl Observed {
         for row in rows {
             (row.refresh)(self, context);
         }
-        let (pass, known) = (self.pass, &mut self.known);
+        let pass = self.pass;
+        let known = &mut self.known;
         let before = self.entries.len();
         self.entries.retain(|id, entry| {
             let is_there = entry.pass == pass;

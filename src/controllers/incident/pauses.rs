@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_refusal_in_a_namespace_stops_no_writes_in_others() {
-        let (mut pauses, now) = (Pauses::default(), Instant::now());
+        let mut pauses = Pauses::default();
+        let now = Instant::now();
         pauses.refused(("a", "i"), Refusal::OfIncident, now);
         assert!(!pauses.allows("a", "i") && !pauses.allows_creation("a"));
         assert!(pauses.allows("a", "j"), "existing Incidents are still updated");
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_work_gets_no_writes_for_a_while() {
-        let (mut pauses, now) = (Pauses::default(), Instant::now());
+        let mut pauses = Pauses::default();
+        let now = Instant::now();
         pauses.refused(("a", "i"), Refusal::OfServer, now);
         assert!(!pauses.is_open() && !pauses.allows("b", "i") && !pauses.allows_creation("b"));
         pauses.pass(now + PAUSE);

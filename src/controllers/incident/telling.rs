@@ -289,7 +289,8 @@ impl Teller {
     /// The step of an Alert for the Provider that it names.
     fn step(&self, incident: &Incident, alert: &Alert, saying: Saying) -> Step {
         let status = incident.status.clone().unwrap_or_default();
-        let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
+        let namespace = alert.namespace().unwrap_or_default();
+        let name = alert.name_any();
         let provider = alert.spec.provider_ref.name.clone();
         // Another service knows nothing of the thread.
         let sent =
@@ -325,7 +326,8 @@ impl Teller {
         for (at, offered) in audience {
             let Some(wanting) = wanting.get(at) else { continue };
             let Wanting { alert, after, reminder, .. } = wanting;
-            let (namespace, name) = (alert.namespace().unwrap_or_default(), alert.name_any());
+            let namespace = alert.namespace().unwrap_or_default();
+            let name = alert.name_any();
             let sent = entry(&status, &namespace, &name, &alert.spec.provider_ref.name);
             let Some(saying) = due(&status, sent, *after, *reminder, now, is_paused) else {
                 continue;
@@ -348,7 +350,8 @@ impl Teller {
 
     /// How many entries a status has, or will have once what waits is recorded.
     fn taken(&self, status: &IncidentStatus, incident: &Incident) -> usize {
-        let (uid, opened) = (incident.uid().unwrap_or_default(), book::opened(status));
+        let uid = incident.uid().unwrap_or_default();
+        let opened = book::opened(status);
         let opened = opened.map(Time::as_second);
         let ended = self.ended.iter().map(|outcome| &outcome.step);
         let of_it = self.waiting.iter().chain(self.tried.keys()).chain(ended);
@@ -374,8 +377,10 @@ impl Teller {
         let Some(subject) = about.first() else { return };
         for Due { wanting, step, offered } in due {
             let alert = &wanting.alert;
-            let (saying, now) = (step.mark.saying, jiff::Timestamp::now());
-            let (mut choice, mut is_known) = (Choice::Declined, true);
+            let saying = step.mark.saying;
+            let now = jiff::Timestamp::now();
+            let mut choice = Choice::Declined;
+            let mut is_known = true;
             for object in offered.into_iter().filter_map(|at| about.get(at)) {
                 let event = Arc::new(event(incident, (object, controller), saying, now));
                 choice = self.delivery.choose(&event, alert).await;
@@ -491,7 +496,8 @@ mod tests {
 
     #[test]
     fn the_end_is_owed_also_to_a_service_that_rejected_a_reminder() {
-        let (status, now) = (status(), at("2026-11-24T13:00:00Z"));
+        let status = status();
+        let now = at("2026-11-24T13:00:00Z");
         let of = |saying, is_delivered| {
             let all = recorded(&status, &outcome(saying, is_delivered), now).unwrap();
             (all[0].state, all[0].key.clone().unwrap())
@@ -504,7 +510,8 @@ mod tests {
 
     #[test]
     fn the_thread_of_an_opening_is_kept_until_the_end() {
-        let (mut status, now) = (status(), at("2026-11-24T13:00:00Z"));
+        let mut status = status();
+        let now = at("2026-11-24T13:00:00Z");
         status.notifications = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
         assert_eq!(status.notifications[0].thread.as_deref(), Some("17.25"));
         for saying in [Saying::Reminded, Saying::Resolved] {
@@ -518,7 +525,8 @@ mod tests {
 
     #[test]
     fn a_full_status_keeps_its_entries_and_takes_no_further_alert() {
-        let (mut status, now) = (status(), at("2026-11-24T13:00:00Z"));
+        let mut status = status();
+        let now = at("2026-11-24T13:00:00Z");
         let entry = |at: usize| IncidentNotification {
             namespace: "apps".to_owned(),
             alert: format!("a{at}"),
@@ -547,7 +555,8 @@ mod tests {
 
     #[test]
     fn an_alert_that_names_another_provider_keeps_the_entry_of_the_one_that_was_told() {
-        let (mut status, now) = (status(), at("2026-11-24T13:00:00Z"));
+        let mut status = status();
+        let now = at("2026-11-24T13:00:00Z");
         status.notifications = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
         let mut other = outcome(Saying::Opened, true);
         other.step.provider = "pager".to_owned();
@@ -555,7 +564,8 @@ mod tests {
         let told = |status: &IncidentStatus, provider| {
             entry(status, "apps", "alert", provider).map(|it| it.state)
         };
-        let (opened, over) = (Some(IncidentStep::Opened), Some(IncidentStep::Resolved));
+        let opened = Some(IncidentStep::Opened);
+        let over = Some(IncidentStep::Resolved);
         assert_eq!((told(&status, "chat"), told(&status, "pager")), (opened, opened));
         let ended = recorded(&status, &outcome(Saying::Resolved, true), now).unwrap();
         status.notifications = ended;

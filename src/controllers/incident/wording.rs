@@ -123,7 +123,8 @@ mod tests {
         incident.status = Some(status());
         let object = ObjectReference::default();
         let of = |saying| event(&incident, (&object, "c"), saying, Time::UNIX_EPOCH);
-        let (opened, resolved) = (of(Saying::Opened), of(Saying::Resolved));
+        let opened = of(Saying::Opened);
+        let resolved = of(Saying::Resolved);
         assert_eq!((&*opened.severity, &*opened.reason), ("error", "BuildFailed"));
         assert_eq!((&*resolved.severity, &*resolved.reason), ("info", "IncidentResolved"));
         assert_eq!(opened.metadata["event.toolkit.fluxcd.io/incident"], "apps/i");

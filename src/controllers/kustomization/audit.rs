@@ -330,7 +330,8 @@ impl Session {
             Some(Judged { generation, digest, revision }) => {
                 // The spec may be another by now.
                 subject.generation = generation;
-                let (revision, digest) = (text(revision), text(digest));
+                let revision = text(revision);
+                let digest = text(digest);
                 (
                     AuditOperation::Apply,
                     Some(AuditState { revision, digest, ..AuditState::default() }),
@@ -447,7 +448,8 @@ mod tests {
 
     #[test]
     fn what_several_runs_of_an_attempt_changed_is_one_audit() {
-        let (object, to) = (object("True", "main@sha1:1"), judged("main@sha1:2"));
+        let object = object("True", "main@sha1:1");
+        let to = judged("main@sha1:2");
         let mut attempts = Attempts::default();
         let mut run = |changes: Vec<Change>, rest: Rest| {
             let came = (changes, &rest, Time::UNIX_EPOCH);
@@ -465,7 +467,8 @@ mod tests {
     #[test]
     fn an_attempt_with_which_nobody_goes_on_was_stopped() {
         let object = object("True", "main@sha1:1");
-        let (first, second) = (judged("main@sha1:2"), judged("main@sha1:3"));
+        let first = judged("main@sha1:2");
+        let second = judged("main@sha1:3");
         let mut attempts = Attempts::default();
         let waiting = |attempts: &mut Attempts, of: &Judged, changes: Vec<Change>| {
             let came = (changes, &waits(), Time::UNIX_EPOCH);
@@ -491,7 +494,8 @@ mod tests {
 
     #[test]
     fn what_another_process_began_and_nobody_goes_on_with_has_an_audit() {
-        let (object, to) = (object("Unknown", "main@sha1:2"), judged("main@sha1:2"));
+        let object = object("Unknown", "main@sha1:2");
+        let to = judged("main@sha1:2");
         let mut attempts = Attempts::default();
         let came = (Vec::new(), &waits(), Time::UNIX_EPOCH);
         assert!(
@@ -512,7 +516,8 @@ mod tests {
             let ended = attempts.take(object, Some(&to), came, (&Masking::default(), Vec::new()));
             ended.map(|it| it.is_taken_over)
         };
-        let (told, untold) = (object("Unknown", "main@sha1:2"), object("True", "main@sha1:1"));
+        let told = object("Unknown", "main@sha1:2");
+        let untold = object("True", "main@sha1:1");
         let mut attempts = Attempts::default();
         assert_eq!(run(&mut attempts, &told, vec![change("rest")]), Some(true));
         assert_eq!(run(&mut attempts, &told, Vec::new()), None, "nothing changed since");

@@ -66,7 +66,8 @@ impl BuildPermits {
         held: Permit,
         (runtime, cancel): (Handle, CancellationToken),
     ) -> Self {
-        let (namespace, held) = (namespace.to_owned(), (Some(held), None));
+        let namespace = namespace.to_owned();
+        let held = (Some(held), None);
         Self { building, reaching, namespace, runtime, cancel, held }
     }
 

@@ -92,7 +92,8 @@ impl Session {
             keys: KeyServices::of(&self.context, timeouts.timeout, permits, cancel.clone()),
         };
         let built = {
-            let (context, object) = (self.context.clone(), object.clone());
+            let context = self.context.clone();
+            let object = object.clone();
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
             tokio::task::spawn_blocking(move || {
                 on_large_stack(|| {
@@ -136,7 +137,8 @@ impl Session {
         object: &Kustomization,
         artifact: &Artifact,
     ) -> Result<Arc<tree::Memory>, Rest> {
-        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
+        let own = &self.node.namespace;
+        let source = &object.spec.source_ref;
         let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
         artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|error| {
             let what = format!("artifact of revision {}", artifact.revision);

@@ -58,7 +58,8 @@ fn workload(node: &Node) -> Option<Resource> {
 }
 
 fn resource(version: &str, kind: &str, plural: &str) -> Resource {
-    let (gvk, plural) = (Gvk::new(version, kind), plural.to_owned());
+    let gvk = Gvk::new(version, kind);
+    let plural = plural.to_owned();
     Resource { gvk, plural, namespaced: true, watchable: true }
 }
 
@@ -69,7 +70,8 @@ async fn trouble(cluster: &Cluster, node: &Node, kind: &Resource) -> Option<Stri
         "Pod" => vec![object],
         _ => {
             let selector = cause::pod::selector(&object)?;
-            let (pods, selectors) = (resource("v1", "Pod", "pods"), (selector.as_str(), ""));
+            let pods = resource("v1", "Pod", "pods");
+            let selectors = (selector.as_str(), "");
             let part =
                 cluster.list_at_most(&pods, &node.namespace, selectors, None, MAX_PODS).await;
             part.ok()?.objects

@@ -228,7 +228,8 @@ impl Objects<'_> {
 
 /// All strings in a value.
 fn strings(value: &Value) -> Vec<&str> {
-    let (mut found, mut open) = (Vec::new(), vec![value]);
+    let mut found = Vec::new();
+    let mut open = vec![value];
     while let Some(value) = open.pop() {
         match value {
             Value::String(text) => found.push(text.as_str()),

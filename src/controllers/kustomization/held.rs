@@ -123,7 +123,8 @@ impl Passed {
 impl Session {
     /// Deletes events that belong to no present attempt; without one that is all of them.
     pub(super) async fn dismiss_events(&self, object: &Kustomization, held: Option<&Held>) {
-        let (namespace, uid) = (&self.node.namespace, object.uid().unwrap_or_default());
+        let namespace = &self.node.namespace;
+        let uid = object.uid().unwrap_or_default();
         let events = gates::events_of(&self.context, namespace, &uid, None);
         let operation = held.map(|held| held.attempt.operation.as_str());
         let over = lifecycle::dismissed(&events, operation, &[]);
@@ -184,7 +185,8 @@ impl Session {
         if !held.lifecycles.holds.iter().any(is_held) {
             return Ok(Vec::new());
         }
-        let (uid, owner) = (object.uid().unwrap_or_default(), object.owner_ref(&()));
+        let uid = object.uid().unwrap_or_default();
+        let owner = object.owner_ref(&());
         let asking = Asking { node: &self.node, uid: &uid, release: None, owner };
         // What failed is asked once more if a user asks.
         let is_asked = marks::is_asked(object);

@@ -73,7 +73,8 @@ impl KeyServices {
             Self::Refused(why) => Err(*why),
             Self::Reached(it) => {
                 let session = Session::new(credentials, it.without_identity, it.http.clone());
-                let (session, left) = (RefCell::new(session), Cell::new(it.limit));
+                let session = RefCell::new(session);
+                let left = Cell::new(it.limit);
                 Ok(Asking { reached: it, session, left, time })
             }
         };
@@ -130,7 +131,8 @@ impl Asking<'_> {
         let Reached { limit, permits, runtime, cancel, .. } = self.reached;
         self.time.pause(|| {
             permits.while_asking(|| {
-                let (begun, left) = (Instant::now(), self.left.get());
+                let begun = Instant::now();
+                let left = self.left.get();
                 let mut session = self.session.borrow_mut();
                 let answer = runtime.block_on(async {
                     tokio::select! {

@@ -63,7 +63,8 @@ impl Session {
         if marks::is_asked(object) {
             self.memory().verify_at = None;
         }
-        let (own, source) = (&self.node.namespace, &object.spec.source_ref);
+        let own = &self.node.namespace;
+        let source = &object.spec.source_ref;
         let artifact = resolve::artifact(&self.context, own, source, self.began).ok();
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
         // What was applied is observed until it is well: that changes nothing. A step would be refused.

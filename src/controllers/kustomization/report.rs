@@ -301,7 +301,8 @@ pub(super) fn finalized(object: &Kustomization, changes: &[(ObjectId, Action)]) 
         return Vec::new();
     }
     let reason = reason::RECONCILIATION_SUCCEEDED.to_string();
-    let (message, metadata) = (lines(changes), facts_of_last(object));
+    let message = lines(changes);
+    let metadata = facts_of_last(object);
     vec![Event { severity: Severity::Info, reason, message, metadata }]
 }
 
@@ -371,7 +372,8 @@ fn events(
 impl Report {
     /// Log lines, when something happened.
     pub(super) fn log(&self, object: &Kustomization, run: &Run<'_>) {
-        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
         for (id, action) in run.changes {
             let object = id.subject();
             let action = action.to_string();

@@ -104,7 +104,8 @@ impl Session {
                 }
                 let Judged { generation, digest, revision } = judged;
                 let of = format!("{generation} {digest} {revision}");
-                let (now, timeouts) = (jiff::Timestamp::now(), (timeouts.retry, timeouts.interval));
+                let now = jiff::Timestamp::now();
+                let timeouts = (timeouts.retry, timeouts.interval);
                 wake.at = Some(memory.retries.refused(&of, now, timeouts, seed));
             }
             _ => memory.retries.end(),
@@ -122,13 +123,15 @@ mod tests {
     use super::*;
 
     fn judged(digest: &str) -> Judged {
-        let (digest, revision) = (digest.to_owned(), "main@sha1:1".to_owned());
+        let digest = digest.to_owned();
+        let revision = "main@sha1:1".to_owned();
         Judged { generation: 1, digest, revision }
     }
 
     #[test]
     fn what_was_applied_before_another_attempt_began_is_not_what_is_live() {
-        let (first, second) = (judged("a"), judged("b"));
+        let first = judged("a");
+        let second = judged("b");
         let mut applied = LastApplied::default();
         assert!(!applied.is(&first, || false));
         assert!(applied.is(&first, || true), "another process applied it");
@@ -145,7 +148,8 @@ mod tests {
 
     #[test]
     fn what_was_applied_elsewhere_tells_nothing_of_this_cluster() {
-        let (first, mut applied) = (judged("a"), LastApplied::default());
+        let first = judged("a");
+        let mut applied = LastApplied::default();
         applied.end(first.clone());
         applied.moved();
         assert!(!applied.is(&first, || true));

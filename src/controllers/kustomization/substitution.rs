@@ -41,7 +41,8 @@ impl Substitution {
         let namespace = object.namespace().unwrap_or_default();
         let mut gathered = Gathered::default();
         for source in &spec.substitute_from {
-            let (kind, name) = (source.kind, &source.name);
+            let kind = source.kind;
+            let name = &source.name;
             let failed = |why: String| {
                 let text = format!("substitute from '{kind}/{name}' error: {why}");
                 Rest::Failed(reason::BUILD_FAILED, text, Wake::default())

@@ -160,7 +160,8 @@ impl World {
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
         let known = Known { recorded, healthy: settings.healthy.clone(), ..Known::default() };
-        let (object, known) = (Mutex::new(object), Mutex::new(known));
+        let object = Mutex::new(object);
+        let known = Mutex::new(known);
         Ok(Self {
             context,
             target,

@@ -55,7 +55,8 @@ pub(crate) async fn pass(
     attempt: &Attempt,
     phases: &[Phase],
 ) -> Result<Passage, ClusterError> {
-    let (namespace, mut answers) = (&asking.node.namespace, Vec::new());
+    let namespace = &asking.node.namespace;
+    let mut answers = Vec::new();
     for (phase, hold) in holds_at(lifecycles, phases) {
         let question = question(asking, lifecycles, attempt, phase);
         let stand =

@@ -279,7 +279,8 @@ async fn tell(
     status.insert("message".to_owned(), json!(message));
     status.insert("answeredBy".to_owned(), json!(MANAGER));
     let patch = json!({"metadata": {"uid": event.uid()}, "status": Value::Object(status)});
-    let (namespace, name) = (event.namespace().unwrap_or_default(), event.name_any());
+    let namespace = event.namespace().unwrap_or_default();
+    let name = event.name_any();
     let at = (namespace.as_str(), name.as_str());
     context.cluster.merge_patch_status(&resource::<LifecycleEvent>(), at, &patch, MANAGER).await
 }

@@ -282,7 +282,8 @@ pub(crate) async fn follow<K: Tabled>(
     context: Arc<Context>,
     changed: impl Fn(&Context, Changed<K>),
 ) {
-    let (table, settings) = (context.shared::<Table<K>>(), &context.settings);
+    let table = context.shared::<Table<K>>();
+    let settings = &context.settings;
     let namespace = match K::NAMESPACED && !settings.watch_all_namespaces {
         true => settings.runtime_namespace.as_str(),
         false => "",
@@ -357,7 +358,8 @@ mod tests {
 
     #[test]
     fn changes_are_told_once_and_own_writes_are_known_at_once() {
-        let (table, mut listing) = (Table::<LifecycleEvent>::default(), Objects::new());
+        let table = Table::<LifecycleEvent>::default();
+        let mut listing = Objects::new();
         table.take(Seen::ListEnded, &mut listing);
         let created = serde_json::from_value(object("a", "1").value.unwrap()).unwrap();
         assert!(table.insert(created).is_some());
@@ -376,7 +378,8 @@ mod tests {
 
     #[test]
     fn what_the_watch_tells_late_does_not_replace_what_was_written_since() {
-        let (table, mut listing) = (Table::<LifecycleEvent>::default(), Objects::new());
+        let table = Table::<LifecycleEvent>::default();
+        let mut listing = Objects::new();
         table.take(Seen::ListEnded, &mut listing);
         let at = |version: &str, key: &str| {
             let mut value = object("a", key).value.unwrap();
@@ -400,7 +403,8 @@ mod tests {
 
     #[test]
     fn an_object_that_cannot_be_read_is_not_taken_for_absent() {
-        let (table, mut listing) = (Table::<LifecycleEvent>::default(), Objects::new());
+        let table = Table::<LifecycleEvent>::default();
+        let mut listing = Objects::new();
         let mut strange = object("a", "1").value.unwrap();
         strange["spec"]["phase"] = json!("Future");
         table.take(Seen::Listed(Whole::of(strange)), &mut listing);

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn the_first_of_many_wakes_comes_at_once_and_the_others_together() {
-        let (pace, begin) = (Pace::default(), Instant::now());
+        let pace = Pace::default();
+        let begin = Instant::now();
         let node = Node::new("apps", "Kustomization", "shop", "web");
         let other = Node::new("apps", "Kustomization", "shop", "other");
         let at = |millis| begin + Duration::from_millis(millis);
@@ -87,7 +88,8 @@ mod tests {
 
     #[test]
     fn nodes_that_were_woken_long_ago_are_forgotten() {
-        let (pace, begin) = (Pace::default(), Instant::now());
+        let pace = Pace::default();
+        let begin = Instant::now();
         let node = |number: usize| Node::new("apps", "Kustomization", "shop", &number.to_string());
         for number in 0..MANY {
             pace.call(&node(number), begin);

@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn a_referred_object_wakes_when_it_is_another_than_was_read() {
-        let (mut references, user) = (References::default(), node("app"));
+        let mut references = References::default();
+        let user = node("app");
         let read = referred(&references, "shop", Some(7));
         assert!(!references.add(&user, &read));
         assert_eq!(references.note(&read.id, Some(7)), BTreeSet::new());
@@ -229,7 +230,8 @@ mod tests {
 
     #[test]
     fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
-        let (mut references, user) = (References::default(), node("app"));
+        let mut references = References::default();
+        let user = node("app");
         let read = referred(&references, "shop", None);
         assert!(!references.add(&user, &read));
         assert_eq!(references.note(&read.id, None), BTreeSet::new());
@@ -238,7 +240,8 @@ mod tests {
 
     #[test]
     fn what_changes_between_reading_and_naming_is_noticed() {
-        let (mut references, user) = (References::default(), node("app"));
+        let mut references = References::default();
+        let user = node("app");
         let read = referred(&references, "shop", Some(7));
         references.note(&read.id, Some(8));
         assert!(references.add(&user, &read), "nobody had named it when it changed");

@@ -108,7 +108,8 @@ pub(super) async fn fetch(
     found: Found,
 ) -> Result<Stored<OCIRepositoryStatus>, Rest> {
     let run = run.clone();
-    let (known, url) = (&run.context.remotes.oci, &run.object.spec.url);
+    let known = &run.context.remotes.oci;
+    let url = &run.object.spec.url;
     let verified = verify(&run.work, known, url, &found).await?;
     // A trust policy that demands no signature demands no version either.
     let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());

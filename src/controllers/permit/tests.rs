@@ -14,7 +14,8 @@ async fn a_namespace_with_many_waits_for_itself_and_not_the_others() {
     let waits: Vec<_> = ["greedy", "greedy", "greedy", "a", "b", "a"]
         .into_iter()
         .map(|namespace| {
-            let (permits, order) = (permits.clone(), order.clone());
+            let permits = permits.clone();
+            let order = order.clone();
             async move {
                 let permit = permits.acquire(namespace).await;
                 order.lock().unwrap().push(namespace);
@@ -94,7 +95,8 @@ async fn runs_that_go_on_and_runs_that_begin_take_turns() {
         (Line::GoOn, "go on 1"),
         (Line::GoOn, "go on 2"),
     ] {
-        let (permits, order) = (permits.clone(), order.clone());
+        let permits = permits.clone();
+        let order = order.clone();
         let mut run = Box::pin(async move {
             let permit = permits.run_permit_in(line, "a").await;
             order.lock().unwrap().push(name);

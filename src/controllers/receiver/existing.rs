@@ -123,7 +123,8 @@ async fn all(
     (api_version, kind, namespace): &Place,
     most: usize,
 ) -> Result<(Vec<Value>, usize), ClusterError> {
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut bytes = 0;
     let Some(resource) = namespaced(cluster, api_version, kind).await? else {
         return Ok((found, bytes));
     };

@@ -131,7 +131,8 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
     }
     let uri = request.uri().path_and_query().map_or("", |it| it.as_str());
     let Some(receiver) = hooks.find(uri) else { return StatusCode::NOT_FOUND };
-    let (namespace, name) = (receiver.namespace().unwrap_or_default(), receiver.name_any());
+    let namespace = receiver.namespace().unwrap_or_default();
+    let name = receiver.name_any();
     let answer = match hooks.enter(&format!("{namespace}/{name}")) {
         None => Err((503, "too many requests are under way".to_owned())),
         Some(_under_way) => {
@@ -243,7 +244,8 @@ impl Hooks {
         for target in &selection.targets {
             if let Err(error) = self.wakes.request(&self.cluster, target, came).await {
                 status = 500;
-                let (kind, name) = (&target.kind, &target.name);
+                let kind = &target.kind;
+                let name = &target.name;
                 errors.push(format!(
                     "failed to annotate {kind} '{}/{name}': {error}",
                     target.namespace
@@ -328,7 +330,8 @@ impl Hooks {
         receiver: &Arc<receivers::Receiver>,
         accepted: Accepted,
     ) -> Result<Selection, (u16, String)> {
-        let (named, accepted) = (Arc::new(Existing::default()), Arc::new(accepted));
+        let named = Arc::new(Existing::default());
+        let accepted = Arc::new(accepted);
         let settings = self.settings();
         // The first look finds out what is named, the second has all of it.
         let mut looks = 0;

@@ -106,7 +106,8 @@ mod tests {
         let intake = intake(Duration::ZERO);
         let mut slow_ones = tokio::task::JoinSet::new();
         for at in 0..4 * LONG {
-            let (intake, namespace) = (intake.clone(), format!("tenant-{}", at % 4));
+            let intake = intake.clone();
+            let namespace = format!("tenant-{}", at % 4);
             let body = slow(if at % 2 == 0 { SHORT + 1 } else { 1 });
             slow_ones.spawn(async move { intake.read(&namespace, body).await.err() });
         }

@@ -113,13 +113,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_burst_is_annotated_once_and_another_object_has_its_own_turn() {
-        let (wakes, count) = (wakes(Duration::from_millis(20)), AtomicUsize::new(0));
+        let wakes = wakes(Duration::from_millis(20));
+        let count = AtomicUsize::new(0);
         let annotate = || async {
             count.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             Ok(())
         };
-        let (one, other) = (target("one"), target("other"));
+        let one = target("one");
+        let other = target("other");
         let came = Instant::now();
         let burst = futures::future::join_all((0..100).map(|_| wakes.wake(&one, came, annotate)));
         let (burst, alone) = tokio::join!(burst, wakes.wake(&other, came, annotate));

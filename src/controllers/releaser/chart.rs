@@ -111,7 +111,8 @@ pub(crate) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
     let again = again.unwrap_or(Time::MAX);
     let bytes = bytes.map_err(|error| error.ends(&source.node, &what, again))?;
-    let (kind, revision) = (source.node.kind.clone(), source.artifact.revision.clone());
+    let kind = source.node.kind.clone();
+    let revision = source.artifact.revision.clone();
     let tracks = context.settings.tracks_chart_digests();
     let read = tokio::task::spawn_blocking(move || of_archive(&bytes, &kind, &revision, tracks));
     let read = read.await.map_err(|_| failed("reading it was interrupted".to_owned()))?;

@@ -138,7 +138,8 @@ mod tests {
             "metadata": {"name": "web", "namespace": "shop"},
             "spec": {"selector": {"matchLabels": {"app": "web"}}}});
         let object = Object::new(object).unwrap();
-        let (gvk, plural) = (object.gvk(), "deployments".to_owned());
+        let gvk = object.gvk();
+        let plural = "deployments".to_owned();
         let resource = Resource { gvk, plural, namespaced: true, watchable: true };
         Member { id: object.id(), object, resource }
     }

@@ -31,7 +31,8 @@ pub(crate) async fn established(
     definition: &Object,
     until: Instant,
 ) -> Result<Result<(), String>, ClusterError> {
-    let (name, began) = (definition.name(), Instant::now());
+    let name = definition.name();
+    let began = Instant::now();
     let group = name.split_once('.').map_or("", |(_, group)| group);
     loop {
         let resource = cluster.resource(&definition.gvk()).await?;

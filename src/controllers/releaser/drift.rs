@@ -57,7 +57,9 @@ impl<O: Owner> World<O> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let found: Vec<Result<Found, ClusterError>> =
             stream::iter(observations).buffered(width).collect().await;
-        let (mut drifted, mut text, mut faults) = (Vec::new(), String::new(), Vec::new());
+        let mut drifted = Vec::new();
+        let mut text = String::new();
+        let mut faults = Vec::new();
         for (member, found) in members.iter().zip(found) {
             let subject = member.id.subject();
             match found {
@@ -101,7 +103,8 @@ impl<O: Owner> World<O> {
 
     /// Whether drift of an object is corrected now: not without end where somebody else undoes it each time.
     fn is_within_measure(&self, member: &Member) -> bool {
-        let (id, watcher) = (&member.id, self.target.watcher());
+        let id = &member.id;
+        let watcher = self.target.watcher();
         let digest = apply::compare::digest(&member.object);
         let rival = self.known().rivals.remove(id);
         // A run corrects once: what it finds after that is for the next one, and counted there.

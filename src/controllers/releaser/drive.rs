@@ -93,7 +93,8 @@ pub(crate) async fn drive<O: Owner>(
     let permit = target.applying().run_permit_in(line, &node.namespace).await;
     let at = (target.clone(), permit);
     let contests = memory.of().contests.clone();
-    let (owner_of, wished_for) = (owner.clone(), wish.clone());
+    let owner_of = owner.clone();
+    let wished_for = wish.clone();
     let world = World::new(context.clone(), at, node.clone(), owner_of, wished_for, contests);
     let desired = &wish.desired;
     let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);

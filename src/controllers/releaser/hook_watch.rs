@@ -101,9 +101,12 @@ impl HookWatch {
     ) -> Self {
         let shared = Shared::default();
         let task = (hook.follows && member.resource.watchable).then(|| {
-            let (namespace, name) = (&member.id.namespace, &member.id.name);
+            let namespace = &member.id.namespace;
+            let name = &member.id.name;
             let events = cluster.watch_object(&member.resource, namespace, name);
-            let (node, operation, shared) = (node.clone(), hook.operation.clone(), shared.clone());
+            let node = node.clone();
+            let operation = hook.operation.clone();
+            let shared = shared.clone();
             let api_version = member.object.api_version().to_owned();
             let kind = member.id.kind.clone();
             let read = move |object| understood(object, &api_version, &kind, &operation);

@@ -59,7 +59,8 @@ impl<O: Owner> World<O> {
         let Ok(member) = self.hook_member(record, place).await? else {
             return Ok(HookObject::Missing);
         };
-        let (id, cluster) = (&member.id, &self.target.cluster);
+        let id = &member.id;
+        let cluster = &self.target.cluster;
         let since = self.target.watcher().now();
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
@@ -91,7 +92,8 @@ impl<O: Owner> World<O> {
         let is_noted = self.journal(record.version).is_some_and(|it| it.hook_begun);
         let watch = self.hook_watch(&member, place, operation, is_noted).await;
         let is_watched = watch.is_whole();
-        let (id, cluster) = (&member.id, &self.target.cluster);
+        let id = &member.id;
+        let cluster = &self.target.cluster;
         let since = self.target.watcher().now();
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
@@ -128,7 +130,8 @@ impl<O: Owner> World<O> {
             (member.object.api_version(), member.object.kind()),
             ("batch/v1", "Job") | ("v1", "Pod")
         ) || self.wish.expressions.judges(&member.object);
-        let (cluster, hub) = (&self.target.cluster, self.context.hub.clone());
+        let cluster = &self.target.cluster;
+        let hub = self.context.hub.clone();
         let hook = Hook { operation: operation.to_owned(), place, is_noted, follows };
         let watch = HookWatch::begin((cluster, hub), &self.node, member, hook);
         watch.began().await;
@@ -254,7 +257,8 @@ impl<O: Owner> World<O> {
         if member.id.kind == CRD {
             return Ok(None);
         }
-        let (id, cluster) = (&member.id, &self.target.cluster);
+        let id = &member.id;
+        let cluster = &self.target.cluster;
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let Some(live) = live.map_err(|error| self.no_answer(&error))? else { return Ok(None) };
         match cluster.delete_unmanaged(&member.resource, &id.namespace, &id.name, live.uid()).await

@@ -137,8 +137,10 @@ pub(super) async fn of_text(
     let mut members = Vec::with_capacity(objects.len());
     let mut missing = Vec::new();
     for object in objects {
-        let (kind, version) = (object.kind().to_owned(), object.api_version().to_owned());
-        let (its_name, its_namespace) = (object.name().to_owned(), object.namespace().to_owned());
+        let kind = object.kind().to_owned();
+        let version = object.api_version().to_owned();
+        let its_name = object.name().to_owned();
+        let its_namespace = object.namespace().to_owned();
         match placed(cluster, object, namespace).await {
             Ok((resource, mut object)) => {
                 owned(&mut object, name, namespace);
@@ -185,7 +187,9 @@ pub(crate) fn foreign(live: &Object, name: &str, namespace: &str) -> Option<Stri
     if faults.is_empty() {
         return None;
     }
-    let (kind, shown, at) = (live.kind(), live.name(), live.namespace());
+    let kind = live.kind();
+    let shown = live.name();
+    let at = live.namespace();
     let place = if at.is_empty() { String::new() } else { format!(" in namespace \"{at}\"") };
     Some(format!(
         "{kind} \"{shown}\"{place} exists and cannot be imported into the current release: invalid ownership \

@@ -131,14 +131,16 @@ fn merged_list(
     wanted: &[Value],
     live: &[Value],
 ) -> Vec<Value> {
-    let (before, now) = (Places::of(items, original), Places::of(items, live));
+    let before = Places::of(items, original);
+    let now = Places::of(items, live);
     let of_item = Field { is_replaced: false, items: None, ..of };
     // Ports of two protocols have one number: the first is merged with the first, the second with the second.
     let mut counts: HashMap<Option<&Value>, usize> = HashMap::new();
     let mut own = Vec::with_capacity(wanted.len());
     for item in wanted {
         let count = counts.entry(items.identity(item)).or_default();
-        let (before, now) = (before.version(item, *count), now.version(item, *count));
+        let before = before.version(item, *count);
+        let now = now.version(item, *count);
         own.push(merged_value(before, item, now, of_item));
         *count += 1;
     }
@@ -242,7 +244,9 @@ mod tests {
         assert!(recorded.len() >= 18);
         for Recorded { name, original, wanted, live, merged } in recorded {
             let object = |value: Value| Object::new(value).unwrap();
-            let (original, wanted, live) = (object(original), object(wanted), object(live));
+            let original = object(original);
+            let wanted = object(wanted);
+            let live = object(live);
             let of = Field { below: table::type_of(&wanted), ..Field::default() };
             let found = merged_map(original.fields(), wanted.fields(), live.fields(), of);
             assert_eq!(Value::Object(found), merged, "{name}");
@@ -266,7 +270,8 @@ mod tests {
             (from..to).map(|number| json!({"name": format!("c{number}"), "image": "i"})).collect()
         };
         let of = |items: &Value| deployment(&containers(items));
-        let (wanted, live) = (of(&named(0, 40_000)), of(&named(20_000, 60_000)));
+        let wanted = of(&named(0, 40_000));
+        let live = of(&named(20_000, 60_000));
         let patch = patch(None, &wanted, &live).unwrap();
         let merged = &patch["spec"]["template"]["spec"]["containers"];
         assert_eq!(merged.as_array().unwrap().len(), 60_000);
@@ -279,7 +284,8 @@ mod tests {
                 "metadata": {"name": "g"}, "spec": {"ports": ports, "containers": []}}))
             .unwrap()
         };
-        let (wanted, live) = (json!([{"port": 80}]), json!([{"port": 80}, {"port": 81}]));
+        let wanted = json!([{"port": 80}]);
+        let live = json!([{"port": 80}, {"port": 81}]);
         let patch = patch(None, &object(wanted.clone()), &object(live));
         assert_eq!(patch, Some(json!({"spec": {"ports": wanted}})));
     }

@@ -100,7 +100,8 @@ impl<O: Owner> World<O> {
             let moved = |it: &&Member| !watcher.confirms(&self.node, &it.id, at(it));
             found.extend(self.examine(ready.into_iter().filter(moved).collect(), jobs).await?);
         }
-        let (mut unready, mut failed) = (Vec::new(), Vec::new());
+        let mut unready = Vec::new();
+        let mut failed = Vec::new();
         for (member, report) in found {
             match report.status {
                 State::Current => {}

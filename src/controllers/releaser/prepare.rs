@@ -80,7 +80,8 @@ impl<O: Owner> World<O> {
         let Some(loaded) = self.wish.chart.clone() else {
             return Err(Refusal::Told("the chart was not loaded".to_owned()));
         };
-        let (mut chart, mut config) = (loaded.chart.clone(), self.wish.values.clone());
+        let mut chart = loaded.chart.clone();
+        let mut config = self.wish.values.clone();
         if let Some(base) = base.as_deref().filter(|_| self.wish.options.preserve_values) {
             preserved(&mut chart, &mut config, base).map_err(Refusal::Told)?;
         }
@@ -169,7 +170,8 @@ impl<O: Owner> World<O> {
                     .to_owned(),
             ));
         };
-        let (name, namespace) = (&self.node.name, &self.node.namespace);
+        let name = &self.node.name;
+        let namespace = &self.node.namespace;
         for warning in warnings.iter().filter(|it| it.level != Level::Debug) {
             tracing::info!(controller_kind = O::KIND, name, namespace, "{}", warning.line());
         }
@@ -180,7 +182,8 @@ impl<O: Owner> World<O> {
         let now = jiff::Timestamp::now();
         let local = Zone::fixed("UTC", 0);
         let capabilities = served.to_helm();
-        let (runtime, permit) = (Handle::current(), permit.clone());
+        let runtime = Handle::current();
+        let permit = permit.clone();
         let waits = Waits { runtime, permit, limit: limit.clone() };
         let lookup = Finder { cluster: self.target.cluster.clone(), waits: waits.clone() };
         Env {
@@ -223,8 +226,10 @@ impl<O: Owner> World<O> {
             for located in all {
                 let mut object = located.object;
                 if object.kind() != "CustomResourceDefinition" {
-                    let (name, namespace) = (&self.node.name, &self.node.namespace);
-                    let (file, object) = (&located.file, object.id().subject());
+                    let name = &self.node.name;
+                    let namespace = &self.node.namespace;
+                    let file = &located.file;
+                    let object = object.id().subject();
                     tracing::info!(
                         controller_kind = O::KIND,
                         name,

@@ -127,7 +127,8 @@ mod tests {
             description: description.to_owned(),
             ..Info::default()
         };
-        let (name, namespace) = ("web".to_owned(), "apps".to_owned());
+        let name = "web".to_owned();
+        let namespace = "apps".to_owned();
         Record {
             name,
             namespace,

@@ -189,7 +189,9 @@ impl Storage {
         let selector = storage::selector(&self.name);
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
         let secrets = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
-        let (stored, broken, unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let stored = BTreeMap::new();
+        let broken = Vec::new();
+        let unreadable = Vec::new();
         let mut known = Known { stored, broken, unreadable, read_at: Instant::now() };
         for secret in secrets.map_err(failed)? {
             let labels = strings(&secret, "labels");
@@ -199,7 +201,8 @@ impl Storage {
                     known.stored.insert(stored.record.version, stored);
                 }
                 Err(problem) => {
-                    let (name, uid) = (secret.name().to_owned(), secret.uid().to_owned());
+                    let name = secret.name().to_owned();
+                    let uid = secret.uid().to_owned();
                     let shown = format!("{}/{name}", self.namespace);
                     known.broken.push(Broken { secret: shown, version, problem });
                     known.unreadable.push((version, name, uid));
@@ -232,7 +235,8 @@ impl Storage {
             if !is_ours || kept.iter().any(|prefix| part.name().starts_with(prefix)) {
                 continue;
             }
-            let (name, uid) = (part.name(), part.uid());
+            let name = part.name();
+            let uid = part.uid();
             let deleted =
                 self.cluster.delete_unmanaged(&self.secrets, &self.namespace, name, uid).await;
             deleted.map_err(failed)?;
@@ -421,7 +425,8 @@ impl Storage {
             annotations.insert(journal::ANNOTATION.to_owned(), journal.text().into());
         }
         let mut patch = json!({"metadata": {"resourceVersion": before.version, "uid": before.uid}});
-        let (mut record, mut labels) = (before.record.clone(), before.labels.clone());
+        let mut record = before.record.clone();
+        let mut labels = before.labels.clone();
         let mut packed_now = None;
         if !changes.is_empty() {
             let mut changed = Record::clone(&before.record);
@@ -476,7 +481,8 @@ impl Storage {
             self.purge_unreadable(*version).await?;
             let stored = self.known().as_ref().and_then(|known| known.stored.get(version).cloned());
             let Some(stored) = stored else { continue };
-            let (namespace, name) = (self.namespace.as_str(), stored.secret.as_str());
+            let namespace = self.namespace.as_str();
+            let name = stored.secret.as_str();
             let deleted =
                 self.cluster.delete_unmanaged(&self.secrets, namespace, name, &stored.uid).await;
             deleted.map_err(|error| self.refused(*version, error))?;

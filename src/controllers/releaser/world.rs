@@ -527,7 +527,8 @@ impl<O: Owner> reconcile::World<Release> for World<O> {
         self.known().under_way = Some(is_under_way(desired.identity(), &status, &revisions));
         self.known().revisions = revisions.clone();
         let last = revisions.last();
-        let (mut live, mut drift) = (Live::default(), None);
+        let mut live = Live::default();
+        let mut drift = None;
         match (need(desired, &status, &revisions), last) {
             (Need::Operation(scope), Some(last)) => {
                 let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
@@ -539,7 +540,8 @@ impl<O: Owner> reconcile::World<Release> for World<O> {
         (live.events, live.glass) = (self.events(), desired.lifecycles.glass);
         let contested = self.contested();
         let known = self.known();
-        let (outcome, ran) = (known.outcome.clone(), known.ran.clone());
+        let outcome = known.outcome.clone();
+        let ran = known.ran.clone();
         let now = jiff::Timestamp::now();
         Ok(Observed { now, status, revisions, live, drift, contested, outcome, ran })
     }

@@ -266,7 +266,8 @@ impl<O: Owner> World<O> {
         let Some(patch) = apply::take_over_from(&written, MANAGER, UNOWNED) else {
             return Ok(written);
         };
-        let (namespace, name) = (written.namespace(), written.name());
+        let namespace = written.namespace();
+        let name = written.name();
         match cluster.json_patch(resource, namespace, name, &patch).await {
             Ok(_) => apply().await,
             // Somebody wrote in between: the next apply takes it over.
@@ -284,7 +285,8 @@ impl<O: Owner> World<O> {
             .chain(overrides.iter().cloned())
             .collect();
         let Some(patch) = apply::take_over(&live, MANAGER, &ours) else { return Ok(()) };
-        let (id, cluster) = (&member.id, &self.target.cluster);
+        let id = &member.id;
+        let cluster = &self.target.cluster;
         match cluster.json_patch(&member.resource, &id.namespace, &id.name, &patch).await {
             Ok(_) => Ok(()),
             // Somebody wrote in between: the apply will tell whether that is in its way.
@@ -301,7 +303,8 @@ impl<O: Owner> World<O> {
         record: &Record,
         how: &str,
     ) -> Result<Option<String>, Rest> {
-        let (id, cluster) = (&member.id, &self.target.cluster);
+        let id = &member.id;
+        let cluster = &self.target.cluster;
         let live = match cluster.get(&member.resource, &id.namespace, &id.name).await {
             Ok(Some(live)) => live,
             Ok(None) => return Ok(None),
@@ -377,7 +380,8 @@ impl<O: Owner> World<O> {
         record: &Record,
     ) -> Result<(Vec<Change>, Vec<String>), Rest> {
         let drifted = std::mem::take(&mut self.known().drifted);
-        let (mut changed, mut faults) = (Vec::new(), Vec::new());
+        let mut changed = Vec::new();
+        let mut faults = Vec::new();
         for Drifted { member, payload, fields } in drifted {
             let member = Member { object: payload, ..member };
             let refused = match self.guarded([&member.object].into_iter()).await?.pop() {

@@ -76,7 +76,8 @@ impl<K: Controlled> Keeper<K> {
                 self.notices.unreadable::<K>(*object);
             }
             Ok(Seen::Deleted(Item::Read(object))) => {
-                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+                let namespace = object.namespace().unwrap_or_default();
+                let name = object.name_any();
                 self.drop_stored(&namespace, &name);
                 self.notices.deleted::<K>(&node_named::<K>(&namespace, &name));
             }

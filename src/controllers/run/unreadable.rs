@@ -92,7 +92,8 @@ pub(super) async fn tell<K: Controlled>(
                 tokio::time::sleep(Duration::from_secs(1 << attempt)).await;
             }
             Err(error) => {
-                let (name, namespace) = (&meta.name, &meta.namespace);
+                let name = &meta.name;
+                let namespace = &meta.namespace;
                 tracing::info!(name, namespace, error = %error, "failed to write the status");
                 return;
             }

@@ -46,7 +46,8 @@ pub(super) async fn take_back<K: Sourced>(
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let Some(artifact) = object.artifact() else { return Ok(Some(object.clone())) };
     if is_kept(context, &**object, artifact).await {
-        let (store, of) = (context.artifacts.clone(), object.clone());
+        let store = context.artifacts.clone();
+        let of = object.clone();
         let collect = move || collect_garbage(&store, &*of, None);
         drop(tokio::task::spawn_blocking(collect).await);
         return Ok(Some(object.clone()));

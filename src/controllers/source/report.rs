@@ -171,7 +171,8 @@ fn events<K: Sourced>(
 impl<S: SourceStatus> Report<S> {
     /// One log line, when something happened.
     pub(crate) fn log<K: Sourced>(&self, object: &K) {
-        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
         let controller_kind = K::kind(&());
         match &self.failed {
             Some(error) => {

@@ -71,17 +71,20 @@ pub(super) async fn remember<K: Sourced>(
 }
 
 async fn keep<K: Sourced>(context: &Context, object: &K, proof: Proof) {
-    let (store, slot) = (context.artifacts.clone(), world::slot(object));
+    let store = context.artifacts.clone();
+    let slot = world::slot(object);
     let keep = move || slot.and_then(|slot| proof.keep(&store, &slot));
     if let Ok(Err(error)) = tokio::task::spawn_blocking(keep).await {
-        let (name, error) = (object.name_any(), chain(&error));
+        let name = object.name_any();
+        let error = chain(&error);
         tracing::info!(name, error, "failed to keep how the artifact was verified");
     }
 }
 
 /// The note of an artifact, if there is one.
 async fn proof<K: Sourced>(context: &Context, object: &K, artifact: &Artifact) -> Option<Proof> {
-    let (store, slot) = (context.artifacts.clone(), world::slot(object).ok()?);
+    let store = context.artifacts.clone();
+    let slot = world::slot(object).ok()?;
     let read = move || Proof::read(&store, &slot);
     let proof = tokio::task::spawn_blocking(read).await.ok()??;
     (proof.digest == artifact.digest).then_some(proof)

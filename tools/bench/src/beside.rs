@@ -180,8 +180,8 @@ pub(super) fn processes(
 pub(super) fn median(all: &[f64]) -> Option<f64> {
     let mut sorted = all.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let (low, high) =
-        (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    let low = sorted.get(sorted.len().checked_sub(1)? / 2)?;
+    let high = sorted.get(sorted.len() / 2)?;
     Some((low + high) / 2.0)
 }
 

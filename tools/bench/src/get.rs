@@ -92,8 +92,8 @@ fn measure(
         command.args(["get", "-A", "--kubeconfig"]).arg(&kubeconfig).env_remove("KUBECONFIG");
         command
     };
-    let (mut first, mut all) =
-        (Samples::new("first row", FIRST_ROW), Samples::new("all rows", COMMAND_TIMEOUT));
+    let mut first = Samples::new("first row", FIRST_ROW);
+    let mut all = Samples::new("all rows", COMMAND_TIMEOUT);
     step(&format!("{} rounds", options.rounds), || {
         for _ in 0..options.rounds {
             let (row, end, lines) = timed(command())?;

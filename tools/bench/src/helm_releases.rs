@@ -255,7 +255,8 @@ impl<'a> Side<'a> {
     }
 
     fn releases(&self, version: u32) -> Vec<String> {
-        let (work, without) = (&self.work, !self.options.rounds.wait);
+        let work = &self.work;
+        let without = !self.options.rounds.wait;
         let chart = match self.options.chart_template {
             true => chart::template(work, version),
             false => format!("chartRef: {{kind: HelmChart, name: {work}}}"),

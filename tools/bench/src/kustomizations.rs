@@ -255,7 +255,8 @@ impl<'a> Side<'a> {
     }
 
     fn kustomizations(&self) -> Vec<String> {
-        let (source, wait) = (&self.work, self.options.rounds.wait);
+        let source = &self.work;
+        let wait = self.options.rounds.wait;
         let one = |app: &App| workload::kustomization(&app.name, source, &app.name, "10m", wait);
         self.apps.iter().map(one).collect()
     }

@@ -140,7 +140,8 @@ mod tests {
         let app =
             App { name: "a".into(), namespace: "b".into(), work: "raw-1".into(), replicas: 1 };
         assert_eq!(kinds(&app.manifest(1)), ["ConfigMap", "Deployment"]);
-        let (one, two) = (app.manifest(1), app.manifest(2));
+        let one = app.manifest(1);
+        let two = app.manifest(2);
         for (one, two) in one.split("---").zip(two.split("---")) {
             assert_ne!(one, two);
         }

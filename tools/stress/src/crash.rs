@@ -132,7 +132,9 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<Explored> {
         .into_iter()
         .map(|point| async move { (point, attempt::<S>(Some(point), Some(usual)).await) });
     let mut runs = futures::stream::iter(runs).buffer_unordered(options.jobs.into());
-    let (mut violations, mut slowest, mut done) = (Vec::new(), Duration::ZERO, 0);
+    let mut violations = Vec::new();
+    let mut slowest = Duration::ZERO;
+    let mut done = 0;
     while let Some((point, outcome)) = runs.next().await {
         done += 1;
         let found = report(point, &outcome, &format!("{done}/{total}"), writes);

@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn the_same_files_make_the_same_image_and_come_out_again() {
-        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let first = tempfile::tempdir().unwrap();
+        let second = tempfile::tempdir().unwrap();
         assert_eq!(made(first.path()), made(second.path()));
         assert_eq!(index(first.path()), index(second.path()));
         let layer = GzDecoder::new(File::open(layer_of(first.path())).unwrap());

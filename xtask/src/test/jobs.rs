@@ -129,7 +129,8 @@ pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> an
     let number = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     let at_once = at_once.max(1);
-    let (room, unlimited) = (Slots::new(at_once), Slots::new(usize::MAX));
+    let room = Slots::new(at_once);
+    let unlimited = Slots::new(usize::MAX);
     let work = |slots: &Slots, queues: &[&Mutex<std::vec::IntoIter<Job>>]| {
         let next = || queues.iter().find_map(|queue| queue.lock().ok()?.next());
         while let Some(job) = next() {
@@ -264,12 +265,15 @@ mod tests {
 
     #[test]
     fn nothing_runs_beside_a_heavy_job_where_there_is_room_for_two() {
-        let (slots, running) = (Slots::new(2), AtomicUsize::new(0));
+        let slots = Slots::new(2);
+        let running = AtomicUsize::new(0);
         let most_beside_heavy = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for number in 0..8 {
                 let is_heavy = number % 3 == 0;
-                let (slots, running, most) = (&slots, &running, &most_beside_heavy);
+                let slots = &slots;
+                let running = &running;
+                let most = &most_beside_heavy;
                 scope.spawn(move || {
                     slots.with(is_heavy, || {
                         let others = running.fetch_add(1, Ordering::SeqCst);

@@ -72,7 +72,8 @@ fn meaning<'a>(word: &'a str, means: &'a str) -> Meaning<'a> {
 async fn credentials_of_git_and_of_repositories_mend_their_sources() -> Result<()> {
     let story = Story::with_windlass("why-keys").await?;
     let folder = tempfile::tempdir()?;
-    let (user, password) = ("git".to_owned(), "right".to_owned());
+    let user = "git".to_owned();
+    let password = "right".to_owned();
     let server = GitServer::start(Access::Basic { user, password })?;
     let repository = server.repository("app")?;
     repository.commit(&[("a.yaml", config_map("a", "1").as_str())], "begin")?;

@@ -54,7 +54,8 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
     let address = server.endpoint().parse()?;
     let always = vec![("secretRef", keys(SECRET))];
     let subject = subject(always, "authentication failed at", objects);
-    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
+    let ways = Ways::to(address).await?;
+    let proxies = Proxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let refused = subject.failures.refused;

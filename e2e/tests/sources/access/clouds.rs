@@ -42,14 +42,16 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
     refusing.protect("Bearer of somebody else");
     let refusing = refusing.address();
     let subject = subject(Vec::new(), "authentication failed at", in_google);
-    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
+    let ways = Ways::to(address).await?;
+    let proxies = Proxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)?;
     let key = json!({"type": "service_account", "client_email": "reader@shop.example",
         "private_key_id": "1", "private_key": key.serialize_pem()});
     let key = json!({"serviceaccount": key.to_string()});
-    let (field, refused) = ("secretRef", subject.failures.refused);
+    let field = "secretRef";
+    let refused = subject.failures.refused;
     cells.extend([
         plain("key-works", address).with(field, key.clone()),
         plain("key-wrong", refusing).with(field, key).fails(refused),
@@ -74,13 +76,16 @@ async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
     let address = server.address().parse()?;
     let always = vec![("secretRef", json!({"accountKey": KEY}))];
     let subject = subject(always, "denied", in_azure);
-    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
+    let ways = Ways::to(address).await?;
+    let proxies = Proxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
-    let (field, refused) = ("secretRef", subject.failures.refused);
+    let field = "secretRef";
+    let refused = subject.failures.refused;
     // An empty key is none, so the signature counts.
     let signature = |signature: &str| json!({"accountKey": "", "sasKey": signature});
-    let (right, wrong) = (server.signature(NAME)?, server.signature("other")?);
+    let right = server.signature(NAME)?;
+    let wrong = server.signature("other")?;
     let other = "aHVudGVyMjogbm90IHRoZSBrZXkgb2YgYW55Ym9keSE=";
     cells.extend([
         plain("key-wrong", address).with(field, json!({"accountKey": other})).fails(refused),

@@ -22,7 +22,8 @@ fn user(password: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-directory").await?;
-    let (store, service) = (S3Server::start().await?, AwsIdentity::start().await?);
+    let store = S3Server::start().await?;
+    let service = AwsIdentity::start().await?;
     store.bucket(NAME).await?;
     store.put(NAME, "a.yaml", "value: 1\n").await?;
     let endpoint = store.endpoint();

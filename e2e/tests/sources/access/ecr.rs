@@ -62,16 +62,15 @@ struct Aws {
 impl Aws {
     async fn start() -> Result<Self> {
         let registry = filled(Registry::start_with_password().await?).await?;
-        let (service, authority) = (AwsIdentity::start().await?, Authority::generate()?);
+        let service = AwsIdentity::start().await?;
+        let authority = Authority::generate()?;
         let names = REGIONS.map(|region| format!("api.ecr.{region}.amazonaws.com"));
         let of_front = names.each_ref().map(String::as_str);
         let front = TlsFront::start_as(service.address(), &authority, &of_front).await?;
         let address: SocketAddr = registry.host().parse()?;
         let silent = [silent(address).await?, silent(front.address()).await?];
-        let (there, logins) = (
-            [address, nobody()?, silent[0].address()],
-            [front.address(), nobody()?, silent[1].address()],
-        );
+        let there = [address, nobody()?, silent[0].address()];
+        let logins = [front.address(), nobody()?, silent[1].address()];
         let mut places: BTreeMap<String, SocketAddr> = names.into_iter().zip(logins).collect();
         for (account, place) in ACCOUNTS.iter().zip(there) {
             places.extend(REGIONS.map(|region| (self::registry(account, region), place)));
@@ -121,7 +120,8 @@ async fn reached(
     unreachable: Failure,
     stalled: Failure,
 ) -> Result<()> {
-    let (story, aws) = (Story::begin(name).await?, Aws::start().await?);
+    let story = Story::begin(name).await?;
+    let aws = Aws::start().await?;
     let ([there, gone, silent], [right, closed, slow]) = (ACCOUNTS, REGIONS);
     let fails = |says| Failure { reason: DENIED, says };
     let cells = [

@@ -54,11 +54,13 @@ async fn a_repository_over_http_is_reached_by_every_way() -> Result<()> {
     let access = Access::Basic { user: USER.to_owned(), password: PASSWORD.to_owned() };
     let (_basic, basic) = served(access)?;
     let (_bearer, bearer) = served(Access::Bearer(PASSWORD.to_owned()))?;
-    let (ways, proxies) = (Ways::to(open).await?, Proxies::start().await?);
+    let ways = Ways::to(open).await?;
+    let proxies = Proxies::start().await?;
     let tokens = Ways::to(bearer).await?;
     let mut cells = over_http(&subject, open, &ways)?;
     cells.extend(proxies.cells(&subject, open, &ways)?);
-    let (field, refused) = ("secretRef", subject.failures.refused);
+    let field = "secretRef";
+    let refused = subject.failures.refused;
     let as_user = |password: &str| json!({"username": USER, "password": password});
     let by_token =
         |token: &str| json!({"bearerToken": token, "ca.crt": tokens.authority.certificate()});
@@ -107,7 +109,8 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let nobody = nobody()?;
     let secret =
         |identity: &str, hosts: String| json!({"identity": identity, "known_hosts": hosts});
-    let (mine, strange) = (ssh.identity()?, stranger.identity()?);
+    let mine = ssh.identity()?;
+    let strange = stranger.identity()?;
     let field = "secretRef";
     let fails = |reason, says| Failure { reason, says };
     let cells = [

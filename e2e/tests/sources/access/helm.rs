@@ -82,7 +82,8 @@ async fn a_repository_of_charts_is_reached_by_every_way() -> Result<()> {
     };
     let ways = Ways::to(address(&open)?).await?;
     let mut cells = over_http(&subject, address(&open)?, &ways)?;
-    let (field, refused) = ("secretRef", subject.failures.refused);
+    let field = "secretRef";
+    let refused = subject.failures.refused;
     let as_user = |password: &str| json!({"username": USER, "password": password});
     let protected = address(&protected)?;
     cells.extend([
@@ -97,7 +98,8 @@ async fn a_repository_of_charts_is_reached_by_every_way() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_in_a_bucket_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-helm-s3").await?;
-    let (charts, store) = (ChartServer::start(None)?, S3Server::start().await?);
+    let charts = ChartServer::start(None)?;
+    let store = S3Server::start().await?;
     charts.publish(&[("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")])?;
     store.bucket("charts").await?;
     for file in ["index.yaml", "app-1.0.0.tgz"] {
@@ -105,7 +107,8 @@ async fn a_repository_in_a_bucket_is_reached_by_every_way() -> Result<()> {
         let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
         store.put("charts", &format!("stable/{file}"), bytes).await?;
     }
-    let (field, address) = ("secretRef", store.endpoint().parse()?);
+    let field = "secretRef";
+    let address = store.endpoint().parse()?;
     let subject = Subject {
         always: vec![(field, json!({"accesskey": ACCESS, "secretkey": SECRET, "region": REGION}))],
         ..subject("authentication failed at", in_bucket)

@@ -48,10 +48,12 @@ async fn an_archive_on_a_web_server_is_reached_by_every_way() -> Result<()> {
     let encoded = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
     basic.protect(&format!("Basic {encoded}"));
     bearer.protect(&format!("Bearer {PASSWORD}"));
-    let (ways, proxies) = (Ways::to(open.address()).await?, Proxies::start().await?);
+    let ways = Ways::to(open.address()).await?;
+    let proxies = Proxies::start().await?;
     let mut cells = over_http(&subject, open.address(), &ways)?;
     cells.extend(proxies.cells(&subject, open.address(), &ways)?);
-    let (field, refused) = ("secretRef", subject.failures.refused);
+    let field = "secretRef";
+    let refused = subject.failures.refused;
     let as_user = |password: &str| json!({"username": USER, "password": password});
     let by_token = |token: &str| json!({"bearerToken": token});
     cells.extend([

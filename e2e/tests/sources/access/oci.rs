@@ -51,7 +51,8 @@ pub(super) fn repositories_of(
 
 /// A chart of a registry, and how its failures are called.
 pub(super) fn charts_of(objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>) -> Subject {
-    let (failed, denied) = ("ChartPullError", "AuthenticationFailed");
+    let failed = "ChartPullError";
+    let denied = "AuthenticationFailed";
     Subject {
         kind: (API, "HelmChart"),
         certificates: "certSecretRef",
@@ -83,7 +84,8 @@ pub(super) async fn filled(registry: Registry) -> Result<Registry> {
 
 /// With a password, which a docker config or two keys of a Secret have.
 async fn by_password(registry: &Registry, failure: Failure, in_keys: bool) -> Result<Vec<Cell>> {
-    let (server, field) = (registry.host(), "secretRef");
+    let server = registry.host();
+    let field = "secretRef";
     let config = |password: &str| json!({".dockerconfigjson": registry.docker_config(password)});
     let keys = |password: &str| json!({"username": registry::USER, "password": password});
     let mut cells = vec![
@@ -107,7 +109,8 @@ async fn an_artifact_of_a_registry_is_reached_by_every_way() -> Result<()> {
     let open = filled(Registry::start().await?).await?;
     let protected = filled(Registry::start_with_password().await?).await?;
     let address = open.host().parse()?;
-    let (ways, proxies) = (Ways::to(address).await?, Proxies::start().await?);
+    let ways = Ways::to(address).await?;
+    let proxies = Proxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     cells.extend(by_password(&protected, subject.failures.refused, false).await?);

@@ -56,7 +56,8 @@ impl Proxies {
     fn by_http(&self, subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
         let Subject { certificates, failures, .. } = subject;
         let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
-        let (right, wrong) = (way(self.http.url(), PASSWORD), way(self.http.url(), WRONG));
+        let right = way(self.http.url(), PASSWORD);
+        let wrong = way(self.http.url(), WRONG);
         let closed = way(format!("http://{}", nobody()?), PASSWORD);
         let silent = way(format!("http://{}", self.stalled_http.address()), PASSWORD);
         let ca = json!({"ca.crt": ways.authority.certificate()});
@@ -108,7 +109,8 @@ impl Proxies {
 
     /// Whoever became ready by a proxy went through it, and left it to the proxy what names stand for.
     pub(super) fn ensure_used(&self, server: SocketAddr, ways: &Ways) -> Result<()> {
-        let (open, closed) = (self.open.passed()?, self.closed.passed()?);
+        let open = self.open.passed()?;
+        let closed = self.closed.passed()?;
         let name = format!("only-the-proxy-knows.test:{}", server.port());
         for place in [server.to_string(), name] {
             ensure!(open.contains(&place), "{place} is not in {open:?}");

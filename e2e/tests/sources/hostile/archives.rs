@@ -219,8 +219,9 @@ async fn an_archive_that_means_harm_is_refused_or_harmless_and_others_go_on() ->
     const BUCKET: &str = "bundles";
     let story = Story::begin("hostile-archives").await?;
     let windlass = Windlass::start_for(&story, &[]).await?;
-    let (web, s3, registry) =
-        (WebServer::start().await?, S3Server::start().await?, Registry::start().await?);
+    let web = WebServer::start().await?;
+    let s3 = S3Server::start().await?;
+    let registry = Registry::start().await?;
     s3.bucket(BUCKET).await?;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"},
         "stringData": {"accesskey": ACCESS, "secretkey": SECRET}});

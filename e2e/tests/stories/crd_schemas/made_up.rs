@@ -115,7 +115,8 @@ fn object(random: &mut Random, depth: usize, may_rule: bool) -> Value {
         }
     }
     let has = |name: &str| properties.contains_key(name);
-    let (both, one_of) = (has("a") && has("b"), random.chance(20));
+    let both = has("a") && has("b");
+    let one_of = random.chance(20);
     let required: Vec<&str> = ["a", "b"].into_iter().filter(|it| has(it)).collect();
     let mut object = json!({"type": "object"});
     maybe(random, &mut object, 30, "required", json!(required));

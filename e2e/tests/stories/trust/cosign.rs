@@ -92,7 +92,8 @@ fn verify() -> Value {
 #[cfg_attr(not(feature = "thorough"), ignore = "builds cosign: cargo xtask test --thorough")]
 async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the_secret()
 -> Result<()> {
-    let (owner, other) = (Signer::new()?, Signer::new()?);
+    let owner = Signer::new()?;
+    let other = Signer::new()?;
     let story = Story::with_windlass("cosign").await?;
     let registry = Registry::start().await?;
     owner.publish(&story, "owner").await?;
@@ -131,9 +132,11 @@ async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(feature = "thorough"), ignore = "builds cosign: cargo xtask test --thorough")]
 async fn a_chart_that_helm_pushed_counts_once_cosign_signed_it_in_either_format() -> Result<()> {
-    let (owner, other) = (Signer::new()?, Signer::new()?);
+    let owner = Signer::new()?;
+    let other = Signer::new()?;
     let story = Story::with_windlass("cosign-charts").await?;
-    let (server, registry) = (ChartServer::start(None)?, Registry::start().await?);
+    let server = ChartServer::start(None)?;
+    let registry = Registry::start().await?;
     owner.publish(&story, "owner").await?;
     charts(&story, &registry).await?;
     for (version, format) in [("1.0.0", Format::Bundle), ("2.0.0", Format::Tag)] {

@@ -48,10 +48,12 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
         ("ssh", "owner.sshpub", Signer::ssh as fn() -> Result<Signer>),
         ("gpg", "owner.asc", Signer::gpg),
     ] {
-        let (owner, other) = (signer()?, signer()?);
+        let owner = signer()?;
+        let other = signer()?;
         add_key(&story, entry, &owner).await?;
         let upstream = story.follow(kind, &[("a.yaml", config_map("a", "0"))]).await?;
-        let (repository, url) = (&upstream.repository, upstream.server.url(&upstream.repository));
+        let repository = &upstream.repository;
+        let url = upstream.server.url(&upstream.repository);
         // What is signed by whom, and the modes in which that is enough.
         let releases: [(&str, By<'_>, By<'_>, &[&str]); 5] = [
             ("v1.0.0", None, None, &[]),
@@ -100,10 +102,12 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
 async fn a_key_that_has_expired_or_was_revoked_does_not_count() -> Result<()> {
     let story = Story::with_windlass("old-keys").await?;
     let upstream = story.follow("unverified", &[("a.yaml", config_map("a", "0"))]).await?;
-    let (repository, url) = (&upstream.repository, upstream.server.url(&upstream.repository));
+    let repository = &upstream.repository;
+    let url = upstream.server.url(&upstream.repository);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}});
     story.apply_value(secret).await?;
-    let (expired, revoked) = (Signer::of(GnuPg::with_expired_key()?)?, Signer::gpg()?);
+    let expired = Signer::of(GnuPg::with_expired_key()?)?;
+    let revoked = Signer::gpg()?;
     add_key(&story, "expired.asc", &expired).await?;
     add_key(&story, "revoked.asc", &revoked).await?;
 

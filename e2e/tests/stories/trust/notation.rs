@@ -28,7 +28,8 @@ struct Notary {
 
 impl Notary {
     fn new() -> Result<Self> {
-        let (home, authority) = (tempfile::tempdir()?, Authority::generate()?);
+        let home = tempfile::tempdir()?;
+        let authority = Authority::generate()?;
         let config = home.path().join("notation");
         std::fs::create_dir(&config)?;
         let mut keys = Vec::new();
@@ -165,7 +166,8 @@ async fn an_image_that_notation_signed_counts_by_policy_and_certificates_of_the_
 async fn a_chart_that_helm_pushed_counts_once_notation_signed_it() -> Result<()> {
     let notary = Notary::new()?;
     let story = Story::with_windlass("notation-charts").await?;
-    let (server, registry) = (ChartServer::start(None)?, Registry::start().await?);
+    let server = ChartServer::start(None)?;
+    let registry = Registry::start().await?;
     notary.trust(&story, "x509.subject: C=US, ST=WA, O=Testbed", false).await?;
     charts(&story, &registry).await?;
     let digest = push_chart(&server, &registry, "1.0.0")?;

@@ -56,7 +56,8 @@ async fn chart(story: &Story, name: &str) -> Result<Target> {
 async fn what_helm_signed_counts_until_chart_or_provenance_is_changed() -> Result<()> {
     let story = Story::with_windlass("helm-sign").await?;
     let server = ChartServer::start(None)?;
-    let (owner, other) = (Signer::gpg()?, Signer::gpg_with("rsa3072")?);
+    let owner = Signer::gpg()?;
+    let other = Signer::gpg_with("rsa3072")?;
     for name in ["good", "forged", "swapped"] {
         package(&server, name, "signed", Some(&owner))?;
     }

@@ -103,7 +103,8 @@ struct Encrypted {
 
 impl Encrypted {
     fn new() -> Result<Self> {
-        let (tree, keys) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let tree = tempfile::tempdir()?;
+        let keys = tempfile::tempdir()?;
         let age = Identity::generate(keys.path(), "age.txt", &[])?;
         let hybrid = Identity::generate(keys.path(), "hybrid.txt", &["-pq"])?;
         let stranger = Identity::generate(keys.path(), "stranger.txt", &[])?;
@@ -121,7 +122,8 @@ impl Encrypted {
 
     /// Says for whom `sops` encrypts what: in manifests only the data, other files as a whole.
     fn rules(&self) -> Result<()> {
-        let (age, pgp) = (&self.age.recipient, self.pgp.fingerprint()?);
+        let age = &self.age.recipient;
+        let pgp = self.pgp.fingerprint()?;
         let keys = [
             ("age", json!({"age": age})),
             ("hybrid", json!({"age": self.hybrid.recipient})),
@@ -205,7 +207,8 @@ impl Encrypted {
 
     /// Has `age` encrypt the data key of a file of SOPS anew, for another key than `sops` did.
     fn rewrap(&self, text: &str) -> Result<String> {
-        let (age, home) = (Oracle::Age.ensure()?, self.keys.path());
+        let age = Oracle::Age.ensure()?;
+        let home = self.keys.path();
         let parsed: Value = serde_json::from_str(text)?;
         let key = &parsed["sops"]["age"][0]["enc"];
         std::fs::write(home.join("wrapped"), key.as_str().context("no key")?)?;
@@ -292,7 +295,8 @@ async fn what_sops_encrypts_for_new_keys_is_plain_in_the_cluster_and_nowhere_els
     // Keys of others, and one of two that are needed.
     let other = GnuPg::with_key("future-default", "default")?;
     let pgp = [("key.asc".to_owned(), other.private()?)];
-    let (stranger, one) = ([encrypted.stranger.entry()], [encrypted.age.entry()]);
+    let stranger = [encrypted.stranger.entry()];
+    let one = [encrypted.age.entry()];
     let age = &encrypted.age.recipient;
     let fingerprint = encrypted.pgp.fingerprint()?;
     for (folder, keys, parts) in [

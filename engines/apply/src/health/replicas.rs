@@ -72,8 +72,8 @@ pub(super) fn replica_set(object: &Object) -> Result<Report, HealthError> {
     let wanted = integer(object, &["spec", "replicas"], 1);
     let replicas = status(object, "replicas");
     let ready = status(object, "readyReplicas");
-    let (usable, labelled) =
-        (status(object, "availableReplicas"), status(object, "fullyLabeledReplicas"));
+    let usable = status(object, "availableReplicas");
+    let labelled = status(object, "fullyLabeledReplicas");
     Ok(if wanted > labelled {
         Report::in_progress("LessLabelled", format!("Labelled: {labelled}/{wanted}"))
     } else if wanted > usable {

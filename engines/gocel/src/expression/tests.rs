@@ -145,7 +145,8 @@ fn names_and_types_are_checked_where_they_are_known() {
         &["self", "dep"],
     )
     .unwrap();
-    let (one, two) = (json!({"want": "True"}), object());
+    let one = json!({"want": "True"});
+    let two = object();
     assert_eq!(expression.evaluate_bool(&[("self", &one), ("dep", &two)]), Ok(true));
     let error = expression.evaluate_bool(&[("self", &one)]).unwrap_err().to_string();
     assert!(error.ends_with("no such attribute(s): dep"), "{error}");

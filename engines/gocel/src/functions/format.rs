@@ -190,7 +190,8 @@ fn append(shown: &mut String, arg: &Value<'_>, budget: &mut Budget) -> Result<()
             let mut lines = Vec::with_capacity(entries.len());
             for key in entries.keys(budget)? {
                 let value = entries.get(&key, budget)?.unwrap_or(Value::Null);
-                let (mut left, mut right) = (String::new(), String::new());
+                let mut left = String::new();
+                let mut right = String::new();
                 append(&mut left, &key, budget)?;
                 append(&mut right, &value, budget)?;
                 // Copied twice on its way into the text.

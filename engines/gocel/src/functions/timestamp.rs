@@ -25,7 +25,8 @@ pub(super) fn part<'a>(name: &str, args: &[Value<'a>]) -> Outcome<'a> {
 }
 
 fn of_time(name: &str, time: &Time) -> i64 {
-    let (date, clock) = (time.date(), time.clock());
+    let date = time.date();
+    let clock = time.clock();
     match name {
         "getFullYear" => date.year,
         "getMonth" => i64::from(date.month) - 1,
@@ -46,7 +47,8 @@ fn zone(name: &str) -> Result<Zone, Fault> {
         return Zone::load(name).map_err(|error| Fault::failed(error.to_string()));
     };
     let number = |text: &str| strconv::atoi(text).map_err(|error| Fault::failed(error.to_string()));
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let hours = number(hours)?;
+    let minutes = number(minutes)?;
     let minutes = if name.starts_with('-') { -minutes } else { minutes };
     let offset = hours.saturating_mul(60).saturating_add(minutes).saturating_mul(60);
     // Beyond a day no clock goes; the text may say so all the same.

@@ -78,7 +78,8 @@ fn tree(matchers: &[Matcher]) -> Matcher {
         .max();
     let middle = longest.map_or(0, |(_, index)| index);
     let side = |side: &[Matcher]| (!side.is_empty()).then(|| tree(side));
-    let (left, right) = (side(&matchers[..middle]), side(&matchers[middle + 1..]));
+    let left = side(&matchers[..middle]);
+    let right = side(&matchers[middle + 1..]);
     Matcher::Tree(Box::new(Tree::new(matchers[middle].clone(), left, right)))
 }
 
@@ -208,8 +209,10 @@ fn common_ends(sequences: &[&[Node]]) -> (usize, usize) {
     if others.is_empty() {
         return (0, 0);
     }
-    let (mut left, mut right) = (0, 0);
-    let (mut left_ends, mut right_ends) = (false, false);
+    let mut left = 0;
+    let mut right = 0;
+    let mut left_ends = false;
+    let mut right_ends = false;
     for index in 0..shortest.len() {
         if left + right >= shortest.len() || left_ends && right_ends {
             break;

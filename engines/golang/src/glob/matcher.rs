@@ -83,7 +83,8 @@ impl Steps {
 impl Tree {
     pub(super) fn new(value: Matcher, left: Option<Matcher>, right: Option<Matcher>) -> Self {
         let length_of = |side: &Option<Matcher>| side.as_ref().map_or(Some(0), Matcher::length);
-        let (left_length, right_length) = (length_of(&left), length_of(&right));
+        let left_length = length_of(&left);
+        let right_length = length_of(&right);
         let length = value.length().zip(left_length).zip(right_length);
         let length = length.map(|((value, left), right)| value + left + right);
         Self { value, left, right, left_length, right_length, length }

@@ -12,7 +12,8 @@ pub struct BadPattern;
 /// # Errors
 /// If the pattern is malformed.
 pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
-    let (mut pattern, mut name) = (pattern, name);
+    let mut pattern = pattern;
+    let mut name = name;
     'pattern: while !pattern.is_empty() {
         let is_starred = pattern.starts_with('*');
         let (chunk, rest) = chunk(pattern.trim_start_matches('*'));
@@ -104,7 +105,8 @@ fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPat
 fn class(pattern: &str, character: Option<char>) -> Result<(bool, &str), BadPattern> {
     let (is_negated, mut rest) =
         pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
-    let (mut is_in, mut is_empty) = (false, true);
+    let mut is_in = false;
+    let mut is_empty = true;
     loop {
         if let Some(rest) = rest.strip_prefix(']').filter(|_| !is_empty) {
             return Ok((character.is_some() && is_in != is_negated, rest));

@@ -236,7 +236,8 @@ impl<'p> Parser<'p> {
             return Ok(rest);
         }
         let mut flags = self.flags;
-        let (mut value, mut has_flag) = (true, false);
+        let mut value = true;
+        let mut has_flag = false;
         let mut rest = &at[2..];
         while !rest.is_empty() {
             let letter;

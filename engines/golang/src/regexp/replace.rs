@@ -74,7 +74,8 @@ impl Regexp {
         replacement: impl Fn(&Captures<'_>, &mut String) -> Result<(), Error>,
     ) -> Result<String, E> {
         let mut result = String::new();
-        let (mut position, mut last_end) = (0, 0);
+        let mut position = 0;
+        let mut last_end = 0;
         while position <= text.len() {
             next(text.len() - position, result.len())?;
             let Some(groups) = self.regex.captures_at(text, position) else { break };

@@ -71,7 +71,9 @@ impl Version {
             }
             part.parse().map_err(|_| VersionError::InvalidNumber)
         };
-        let (major, minor, patch) = (number(None)?, number(Some("0"))?, number(Some("0"))?);
+        let major = number(None)?;
+        let minor = number(Some("0"))?;
+        let patch = number(Some("0"))?;
         if parts.next().is_some() {
             return Err(VersionError::Invalid);
         }
@@ -230,7 +232,8 @@ pub(super) fn compare_parts(a: &str, b: &str) -> Ordering {
         // Parity(go): digits that 64 bits do not hold are a word.
         part.parse::<u64>().map_or((u8::from(!part.is_empty()) * 2, 0), |number| (1, number))
     };
-    let (mut a, mut b) = (a.split('.'), b.split('.'));
+    let mut a = a.split('.');
+    let mut b = b.split('.');
     loop {
         let (one, other) = match (a.next(), b.next()) {
             (None, None) => return Ordering::Equal,

@@ -103,10 +103,12 @@ fn rounded(value: u128, exponent: i64, (bits, least, most): (i64, i64, i64)) -> 
     if drop > 127 {
         return 0.0;
     }
-    let (kept, below) = (value >> drop, value & ((1 << drop) - 1));
+    let kept = value >> drop;
+    let below = value & ((1 << drop) - 1);
     let half = (1u128 << drop) >> 1;
     let up = drop > 0 && (below > half || below == half && kept & 1 == 1);
-    let (kept, exponent) = (kept + u128::from(up), exponent + drop);
+    let kept = kept + u128::from(up);
+    let exponent = exponent + drop;
     if 128 - i64::from(kept.leading_zeros()) + exponent - 1 > most {
         return f64::INFINITY;
     }

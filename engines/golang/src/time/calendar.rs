@@ -63,7 +63,8 @@ pub(super) fn days_in(month: u32, year: i64) -> u32 {
 fn days(Date { year, month, day }: Date) -> i64 {
     let (year, month) =
         if month > 2 { (year, i64::from(month) - 3) } else { (year - 1, i64::from(month) + 9) };
-    let (cycle, of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
+    let cycle = year.div_euclid(400);
+    let of_cycle = year.rem_euclid(400);
     let of_year = (153 * month + 2) / 5 + i64::from(day) - 1;
     let of_cycle = of_cycle * 365 + of_cycle / 4 - of_cycle / 100 + of_year;
     cycle.saturating_mul(DAYS_PER_CYCLE).saturating_add(of_cycle - 719_468)
@@ -78,7 +79,8 @@ pub(super) fn seconds(date: Date, clock: Clock) -> i64 {
 /// The date so many seconds after 1970 began.
 pub(super) fn date(seconds: i64) -> Date {
     let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
-    let (cycle, of_cycle) = (days.div_euclid(DAYS_PER_CYCLE), days.rem_euclid(DAYS_PER_CYCLE));
+    let cycle = days.div_euclid(DAYS_PER_CYCLE);
+    let of_cycle = days.rem_euclid(DAYS_PER_CYCLE);
     let year = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
     let of_year = of_cycle - (365 * year + year / 4 - year / 100);
     let from_march = (5 * of_year + 2) / 153;

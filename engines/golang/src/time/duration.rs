@@ -167,7 +167,8 @@ fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), DurationEr
         "h" => 3_600_000_000_000,
         "" => return Err(DurationError::MissingUnit(text.to_owned())),
         _ => {
-            let (unit, text) = (unit.to_owned(), text.to_owned());
+            let unit = unit.to_owned();
+            let text = text.to_owned();
             return Err(DurationError::UnknownUnit { unit, text });
         }
     };
@@ -186,7 +187,8 @@ fn split_digits(text: &str) -> (&str, &str) {
 ///
 /// Parity(go): digits beyond 2⁶³ are dropped, and the product is rounded as a float64.
 fn nanos_of_fraction(digits: &str, scale: u64) -> u64 {
-    let (mut value, mut divisor) = (0u64, 1f64);
+    let mut value = 0u64;
+    let mut divisor = 1f64;
     for digit in digits.bytes().map(|digit| u64::from(digit - b'0')) {
         match value.checked_mul(10).and_then(|tens| tens.checked_add(digit)) {
             Some(next) if value <= (MOST - 1) / 10 && next <= MOST => value = next,

@@ -84,7 +84,8 @@ pub(super) fn parse(
         element: element.to_owned(),
     };
     let mut parts = Parts::default();
-    let (mut layout_left, mut left) = (layout.as_bytes(), text.as_bytes());
+    let mut layout_left = layout.as_bytes();
+    let mut left = text.as_bytes();
     while let Some(Chunk { before, spelled, element, after }) = layout::chunk(layout_left) {
         left = skip(left, before).map_err(|rest| mismatch(rest, before))?;
         layout_left = after;
@@ -132,7 +133,8 @@ impl Parts {
         let out_of_range = |what| ParseError::OutOfRange { text: text.to_owned(), what };
         let year = self.year;
         let Some(year_day) = self.year_day else {
-            let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
+            let month = self.month.unwrap_or(1);
+            let day = self.day.unwrap_or(1);
             if day < 1 || day > calendar::days_in(month, year) {
                 return Err(out_of_range("day"));
             }
@@ -141,7 +143,8 @@ impl Parts {
         if year_day < 1 || year_day > if calendar::is_leap(year) { 366 } else { 365 } {
             return Err(out_of_range("day-of-year"));
         }
-        let (mut month, mut day) = (1, year_day);
+        let mut month = 1;
+        let mut day = year_day;
         while day > calendar::days_in(month, year) {
             day -= calendar::days_in(month, year);
             month += 1;

@@ -116,7 +116,8 @@ impl Zone {
         if offset == 0 {
             return 0;
         }
-        let (there, here) = (timestamp(shown - i64::from(offset)), timestamp(shown));
+        let there = timestamp(shown - i64::from(offset));
+        let here = timestamp(shown);
         let next = if there < here { there } else { here };
         let changes = named.rules.following(next).next().map(|change| change.timestamp());
         let is_left = if there < here {

@@ -92,7 +92,9 @@ fn version_6(text: &[u8]) -> Result<(), String> {
 /// Accepts four numbers; `text` is what the message names.
 fn version_4(text: &[u8], fields: &[u8]) -> Result<(), String> {
     let refuse = |reason: &str, at: &[u8]| Err(refusal(text, reason, at));
-    let (mut value, mut digits, mut dots) = (0u32, 0, 0);
+    let mut value = 0u32;
+    let mut digits = 0;
+    let mut dots = 0;
     for (at, byte) in fields.iter().enumerate() {
         match byte {
             b'0'..=b'9' => {

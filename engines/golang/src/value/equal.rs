@@ -96,7 +96,8 @@ fn objects(a: &Arc<dyn Object>, b: &Arc<dyn Object>, pending: &mut Vec<(Value, V
         pending.push((a, b));
         return true;
     }
-    let (of_a, of_b) = (a.fields(), b.fields());
+    let of_a = a.fields();
+    let of_b = b.fields();
     if of_a.is_empty() && of_b.is_empty() {
         return a.deep_equals(&**b);
     }

@@ -163,7 +163,8 @@ pub(super) fn call(
         other => return Err(format!("non-function {name} of type {}", other.type_name()).into()),
     };
     let signature = called.signature();
-    let (fixed, given) = (signature.fixed(), arguments.len());
+    let fixed = signature.fixed();
+    let given = arguments.len();
     if signature.is_variadic && given < fixed {
         return Err(
             format!("wrong number of args for {name}: got {given} want at least {fixed}").into()

@@ -73,7 +73,8 @@ fn equal(first: &Value, others: &[Value], limits: Limits) -> Result<bool, Failur
         return Err("missing argument for comparison".into());
     }
     for other in others {
-        let (left, right) = (basic(first), basic(other));
+        let left = basic(first);
+        let right = basic(other);
         let found = match (left, right) {
             (Basic::Int, Basic::Uint) | (Basic::Uint, Basic::Int) => {
                 order(first, other) == Some(Ordering::Equal)
@@ -95,12 +96,14 @@ fn equal(first: &Value, others: &[Value], limits: Limits) -> Result<bool, Failur
 }
 
 fn incompatible(first: &Value, second: &Value) -> Failure {
-    let (first, second) = (first.type_name(), second.type_name());
+    let first = first.type_name();
+    let second = second.type_name();
     format!("incompatible types for comparison: {first} and {second}").into()
 }
 
 fn equal_others(first: &Value, second: &Value, limits: Limits) -> Result<bool, Failure> {
-    let (left, right) = (first.kind(), second.kind());
+    let left = first.kind();
+    let right = second.kind();
     let shown = |format: &str, value: &Value| -> Result<String, Failure> {
         let text = sprintf_within(format.as_bytes(), std::slice::from_ref(value), limits)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
@@ -156,7 +159,8 @@ fn order(first: &Value, second: &Value) -> Option<Ordering> {
 }
 
 fn less(first: &Value, second: &Value) -> Result<bool, Failure> {
-    let (left, right) = (basic(first), basic(second));
+    let left = basic(first);
+    let right = basic(second);
     if left == Basic::Other || right == Basic::Other {
         return Err("invalid type for comparison".into());
     }

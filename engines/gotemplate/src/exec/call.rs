@@ -32,7 +32,8 @@ impl<'s> Run<'s, '_> {
         last: Option<Slot>,
     ) -> Result<Slot> {
         self.step()?;
-        let (set, name) = (self.set, self.name(name));
+        let set = self.set;
+        let name = self.name(name);
         let place = match callee {
             Callee::Given(place) => place,
             Callee::Go(builtin) => return self.builtin(dot, builtin, name, node, arguments, last),

@@ -84,7 +84,8 @@ impl<'s> Run<'s, '_> {
     /// A number where nothing says of which type it should be.
     fn constant(&mut self, id: Id, number: u32, text: Span) -> Result<Slot> {
         self.node = Some(id);
-        let (number, text) = (self.tree.source.number(number), self.name(text));
+        let number = self.tree.source.number(number);
+        let text = self.name(text);
         let is_hexadecimal = text.len() > 2
             && (text.starts_with("0x") || text.starts_with("0X"))
             && !text.contains(['p', 'P']);

@@ -83,7 +83,8 @@ impl Token {
             | Kind::Template
             | Kind::With => format!("<{}>", lossy(value)),
             _ if value.len() > 10 => {
-                let (mut end, mut count) = (0, 0);
+                let mut end = 0;
+                let mut count = 0;
                 while count < 10 && end < value.len() {
                     end += decode(&value[end..]).1;
                     count += 1;
@@ -212,7 +213,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn token(&mut self, kind: Kind) -> Token {
-        let (start, end, line) = (place(self.start), place(self.at), place(self.start_line));
+        let start = place(self.start);
+        let end = place(self.at);
+        let line = place(self.start_line);
         let token = Token { kind, start, end, line };
         self.start = self.at;
         self.start_line = self.line;
@@ -229,7 +232,8 @@ impl<'a> Lexer<'a> {
     fn error(&mut self, message: impl Into<Box<str>>) -> Token {
         self.is_over = true;
         self.problem = message.into();
-        let (start, line) = (place(self.start), place(self.start_line));
+        let start = place(self.start);
+        let line = place(self.start_line);
         Token { kind: Kind::Error, start, end: start, line }
     }
 

@@ -120,7 +120,8 @@ fn split<'k>(a: &'k str, b: &'k str) -> (&'k str, &'k str, &'k str) {
 
 /// Compares what is left of two keys by the numbers that begin there.
 fn is_less_number(common: &str, a: &str, b: &str) -> bool {
-    let (x, y) = (a.chars().next(), b.chars().next());
+    let x = a.chars().next();
+    let y = b.chars().next();
     // A zero inside a number must not be taken for a leading one, so the number so far counts.
     let inside_number = (x == Some('0') || y == Some('0'))
         && common.chars().rev().take_while(|c| is_digit(*c)).any(|c| c != '0');

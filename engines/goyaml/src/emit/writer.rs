@@ -39,7 +39,8 @@ pub(super) struct Writer {
 impl Writer {
     /// An empty text that indentation will not make longer than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        let (is_spaced, is_line_start) = (true, true);
+        let is_spaced = true;
+        let is_line_start = true;
         let out = String::with_capacity(FIRST);
         Self { out, column: 0, is_spaced, is_line_start, limit, is_full: false }
     }

@@ -55,7 +55,8 @@ pub(super) fn is_over(rest: &str) -> bool {
 
 /// What a scalar in quotes says, and what is behind it.
 pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
-    let (quote, inside) = (*text.as_bytes().first()?, text.get(1..)?);
+    let quote = *text.as_bytes().first()?;
+    let inside = text.get(1..)?;
     let is_special = |byte: u8| byte == quote || byte == b'\\' && quote == b'"';
     let mut said = Cow::Borrowed("");
     let mut rest = inside;

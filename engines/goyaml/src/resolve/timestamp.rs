@@ -40,7 +40,8 @@ pub(crate) fn rfc3339(text: &str) -> Option<String> {
     let padded = |text: &str, separator: char, joined: &str| {
         text.split(separator).map(|part| format!("{part:0>2}")).collect::<Vec<_>>().join(joined)
     };
-    let (date, clock) = (padded(date, '-', "-"), padded(clock, ':', ":"));
+    let date = padded(date, '-', "-");
+    let clock = padded(clock, ':', ":");
     Some(format!("{date}T{clock}{dot}{fraction}{zone}"))
 }
 

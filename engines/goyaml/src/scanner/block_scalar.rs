@@ -22,7 +22,9 @@ impl Scanner<'_> {
         self.scan_rest_of_block_header(start)?;
         let mut indent = increment.map_or(0, |by| self.indent.max(0) + by);
 
-        let (mut content, mut leading_break, mut breaks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut content = Vec::new();
+        let mut leading_break = Vec::new();
+        let mut breaks = Vec::new();
         let mut end = self.scan_block_breaks(start, &mut indent, &mut breaks)?;
         self.reader.cache(1)?;
         let mut leading_blank = false;

@@ -74,7 +74,8 @@ impl Scanner<'_> {
     ///
     /// To be called only when that token is there.
     pub(crate) fn comment_of_next_token(&mut self) -> Option<Comment> {
-        let (token, comment) = (self.tokens.front()?, self.comments.front()?);
+        let token = self.tokens.front()?;
+        let comment = self.comments.front()?;
         // What ends has no head: that is for the token behind it.
         let waits = comment.place == CommentPlace::Head && token.kind == TokenKind::BlockEnd;
         if token.start.index < comment.token.index || waits {
@@ -124,7 +125,8 @@ impl Scanner<'_> {
         }
         let mut line = Vec::new();
         let start = self.read_comment_line(ahead, &mut line)?;
-        let (scan, end) = (Mark::default(), Mark::default());
+        let scan = Mark::default();
+        let end = Mark::default();
         let place = CommentPlace::Line;
         self.comments.push_back(Comment { place, text: text(line), token, scan, start, end });
         Ok(())
@@ -200,7 +202,9 @@ impl Scanner<'_> {
         if !lines.text.is_empty() {
             let end = self.looked_at(&lines, ahead.saturating_sub(1));
             let Lines { scan, start, text: head, .. } = lines;
-            let (place, token, text) = (CommentPlace::Head, start, text(head));
+            let place = CommentPlace::Head;
+            let token = start;
+            let text = text(head);
             self.comments.push_back(Comment { place, text, token, scan, start, end });
         }
         Ok(())
@@ -257,8 +261,10 @@ impl Scanner<'_> {
     fn push_foot(&mut self, lines: &mut Lines, ahead: usize) {
         let end = self.looked_at(lines, ahead);
         let text = text(std::mem::take(&mut lines.text));
-        let (place, token, scan, start) =
-            (CommentPlace::Foot, lines.token, lines.scan, lines.start);
+        let place = CommentPlace::Foot;
+        let token = lines.token;
+        let scan = lines.scan;
+        let start = lines.start;
         self.comments.push_back(Comment { place, text, token, scan, start, end });
         lines.scan = end;
         lines.token = end;

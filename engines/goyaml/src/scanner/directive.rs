@@ -56,7 +56,8 @@ impl Scanner<'_> {
 
     fn scan_version_number(&mut self, start: Mark) -> Result<u8, Error> {
         self.reader.cache(1)?;
-        let (mut value, mut length) = (0, 0);
+        let mut value = 0;
+        let mut length = 0;
         while self.reader.peek(0).is_ascii_digit() {
             length += 1;
             if length > MAX_VERSION_DIGITS {

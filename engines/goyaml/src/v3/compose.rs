@@ -122,7 +122,8 @@ impl<'i> Documents<'i> {
                 Ok(Node { value, ..placed(Kind::Alias, event) })
             }
             EventKind::Scalar { properties, text, style, .. } => {
-                let (properties, value) = (std::mem::take(properties), std::mem::take(text));
+                let properties = std::mem::take(properties);
+                let value = std::mem::take(text);
                 let style = match style {
                     token::Style::Plain => Style::default(),
                     token::Style::SingleQuoted => Style::SINGLE_QUOTED,
@@ -213,7 +214,8 @@ fn ended(mut node: Node, end: Event) -> Node {
 fn add(open: &mut [Node], child: Node) {
     let Some(parent) = open.last_mut() else { return };
     let is_block = !parent.style.contains(Style::FLOW);
-    let (is_map, content) = (parent.kind == Kind::Mapping, &mut parent.content);
+    let is_map = parent.kind == Kind::Mapping;
+    let content = &mut parent.content;
     content.push(child);
     let count = content.len();
     if !is_map {

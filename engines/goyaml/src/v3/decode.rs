@@ -68,7 +68,8 @@ fn decode(node: &Node, limits: &Limits) -> Result<(Value, Option<String>), Error
 
 /// What each alias below `root` means, by the alias' address.
 fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
-    let (mut anchors, mut targets) = (BTreeMap::new(), BTreeMap::new());
+    let mut anchors = BTreeMap::new();
+    let mut targets = BTreeMap::new();
     for (_, node) in root.walk() {
         if node.kind == Kind::Alias {
             if let Some(target) = anchors.get(node.value.as_str()) {
@@ -197,7 +198,8 @@ impl<'n> Decoder<'n> {
         else {
             return Ok(None);
         };
-        let (node, map) = (*node, *map);
+        let node = *node;
+        let map = *map;
         let [key, value] = match node.content.get(*next..*next + 2) {
             Some([key, value]) => [key, value],
             _ => match merge.take() {
@@ -206,7 +208,8 @@ impl<'n> Decoder<'n> {
                     return self.merge(node, source, map, into);
                 }
                 None => {
-                    let (is_merged, owned) = (merged.is_some(), owned.is_some());
+                    let is_merged = merged.is_some();
+                    let owned = owned.is_some();
                     self.frames.pop();
                     return Ok(self.end_mapping(is_merged, owned));
                 }
@@ -346,7 +349,10 @@ impl<'n> Decoder<'n> {
             let text = "json: unsupported type: map[interface {}]interface {}";
             self.not_json.get_or_insert_with(|| text.to_owned());
         }
-        let (key, is_key, merge, owned) = (None, false, None, None);
+        let key = None;
+        let is_key = false;
+        let merge = None;
+        let owned = None;
         self.frames.push(Frame::Mapping { node, next: 0, map, merged, key, is_key, merge, owned });
         Ok(None)
     }
@@ -391,7 +397,8 @@ impl<'n> Decoder<'n> {
 
     /// What an alias means, noting that it is followed.
     fn follow(&mut self, alias: &'n Node) -> Result<&'n Node, Error> {
-        let (address, name) = (ptr::from_ref(alias), &alias.value);
+        let address = ptr::from_ref(alias);
+        let name = &alias.value;
         let Some(target) = self.targets.get(&address) else {
             let text = format_args!("unknown anchor '{name}' referenced");
             return Err(Error::node(text, mark(alias.line)));

@@ -132,7 +132,10 @@ impl<'n> Walk<'n> {
     /// Writes the next child of the innermost node, or its end.
     fn step(&mut self) -> Result<(), EmitError> {
         let Some(frame) = self.open.last_mut() else { return Ok(()) };
-        let (node, at, foot, tail) = (frame.node, frame.next, frame.foot, frame.tail);
+        let node = frame.node;
+        let at = frame.next;
+        let foot = frame.foot;
+        let tail = frame.tail;
         let is_map = node.kind == Kind::Mapping;
         // A last key without a value is left out, as Go does.
         let end = if is_map { node.content.len() / 2 * 2 } else { node.content.len() };
@@ -159,10 +162,12 @@ impl<'n> Walk<'n> {
         let (written, force_quotes) = node.written_tag();
         let tag = Tag::of(&tag::long(written));
         let is_flow = node.style.contains(Style::FLOW);
-        let (head, line) = (node.notes.get(Note::Head), node.notes.get(Note::Line));
+        let head = node.notes.get(Note::Head);
+        let line = node.notes.get(Note::Line);
         let anchor = node.notes.get(Note::Anchor);
         let mut event = Event { anchor, tag, head, ..Event::new(EventKind::Alias) };
-        let (value, at_most_one) = (node.value.as_str(), node.content.len() < 2);
+        let value = node.value.as_str();
+        let at_most_one = node.content.len() < 2;
         event.kind = match node.kind {
             Kind::Document => {
                 event = Event { head, ..Event::new(EventKind::DocumentStart) };

@@ -20,7 +20,8 @@ const MAX_KEY: usize = 100;
 /// # Assumes
 /// The node is the root of a document.
 pub fn is_stable(root: &Node) -> bool {
-    let (mut text, mut nodes) = (0, 0);
+    let mut text = 0;
+    let mut nodes = 0;
     root.kind == Kind::Mapping
         && root.walk().all(|(depth, node)| {
             text += node.value.len();

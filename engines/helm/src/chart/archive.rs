@@ -113,7 +113,8 @@ pub(super) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Ar
 
 fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<File>, ArchiveError> {
     let mut archive = Archive::new(source);
-    let (mut files, mut has_files) = (Vec::new(), false);
+    let mut files = Vec::new();
+    let mut has_files = false;
     let mut remaining = MAX_CHART_SIZE;
     for entry in archive.entries().map_err(|error| tar_fault(&error))? {
         let mut entry = entry.map_err(|error| tar_fault(&error))?;

@@ -138,7 +138,9 @@ pub(super) fn lock(yaml: &[u8]) -> Result<Option<Lock>, DecodeError> {
         return Ok(None);
     }
     let mut decoder = Decoder::default();
-    let (mut generated, mut digest, mut dependencies) = (String::new(), String::new(), None);
+    let mut generated = String::new();
+    let mut digest = String::new();
+    let mut dependencies = None;
     for (key, value) in decoder.object(&json, "value of type v2.Lock") {
         if goyaml::is_field(key, "generated") {
             if !value.is_null() {

@@ -44,7 +44,8 @@ mod tests {
             templates: vec![File { name: "templates/a".to_owned(), data: text.as_bytes().into() }],
             ..Chart::default()
         };
-        let (text, actions) = (with(&"x".repeat(1000)), with(&"{{ . }}".repeat(1000)));
+        let text = with(&"x".repeat(1000));
+        let actions = with(&"{{ . }}".repeat(1000));
         assert!(text.size() >= 1000 && actions.size() > 7000 * PARSED);
         let outer = Chart { charts: vec![actions.clone()], ..text.clone() };
         assert!(outer.size() >= text.size() + actions.size() - VALUE);

@@ -12,7 +12,9 @@ pub(super) fn warning(api_version: &str, kind: &str, kubernetes: &KubeVersion) -
         line.strip_prefix(api_version)?.strip_prefix(' ')?.strip_prefix(kind)?.strip_prefix(' ')
     })?;
     let mut words = line.splitn(3, ' ');
-    let (since, until, instead) = (words.next()?, words.next()?, words.next());
+    let since = words.next()?;
+    let until = words.next()?;
+    let instead = words.next();
     let number = |text: &str| text.parse::<u32>().ok();
     let (major, minor) = since.split_once('.')?;
     if (number(major)?, number(minor)?) > (number(&kubernetes.major)?, number(&kubernetes.minor)?) {

@@ -116,7 +116,8 @@ fn marked(message: &Str) -> Failure {
 
 /// `required MESSAGE VALUE`: the value, unless it is nil or an empty text.
 fn required(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
-    let (message, value) = (text(arguments, 0), value(arguments, 1));
+    let message = text(arguments, 0);
+    let value = value(arguments, 1);
     let what = match &value {
         Value::Nil => "missing required value",
         Value::String(text) if text.is_empty() => "missing required values",

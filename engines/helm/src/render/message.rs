@@ -74,12 +74,14 @@ impl Step {
     fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("template: ")?;
         if rest.starts_with("no template ") {
-            let (place, executing) = (String::new(), String::new());
+            let place = String::new();
+            let executing = String::new();
             return Some(Self { place, executing, message: text.to_owned() });
         }
         Self::executing(rest).or_else(|| {
             let (place, message) = rest.rsplit_once(": ")?;
-            let (place, executing) = (place.to_owned(), String::new());
+            let place = place.to_owned();
+            let executing = String::new();
             Some(Self { place, executing, message: own(message).to_owned() })
         })
     }
@@ -132,6 +134,8 @@ fn steps(error: &ExecError) -> Option<Vec<Step>> {
 /// What an error says without its source.
 fn head(error: &ExecError) -> String {
     let ExecError { template, place, message, .. } = error;
-    let (template, place, message) = (template.clone(), place.clone(), message.clone());
+    let template = template.clone();
+    let place = place.clone();
+    let message = message.clone();
     ExecError { template, place, message, source: None }.to_string()
 }

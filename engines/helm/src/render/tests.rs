@@ -53,7 +53,8 @@ fn values(json: Json) -> Map {
 }
 
 fn release() -> Release {
-    let (name, namespace) = ("rel".to_owned(), "default".to_owned());
+    let name = "rel".to_owned();
+    let namespace = "default".to_owned();
     Release { name, namespace, revision: 1, is_upgrade: false }
 }
 

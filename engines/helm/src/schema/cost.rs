@@ -26,7 +26,8 @@ pub(super) struct Cost {
 /// There are too many, or too many in each other.
 pub(super) fn of(schema: &Json, values: &Json, patterns: &Patterns) -> Result<Cost, String> {
     let index = Index::new(schema);
-    let (mut steps, mut deepest) = (0_usize, 0);
+    let mut steps = 0_usize;
+    let mut deepest = 0;
     let mut pending = vec![Step { schema, value: values, depth: 0, above: None }];
     while let Some(step) = pending.pop() {
         let Json::Object(keywords) = step.schema else { continue };
@@ -101,7 +102,8 @@ impl<'a> Step<'a> {
     ) {
         let above = Rc::new(Above { schema: self.schema, next: self.above.clone() });
         let mut push = |schema: &'a Json| {
-            let (value, depth) = (self.value, self.depth + 1);
+            let value = self.value;
+            let depth = self.depth + 1;
             pending.push(Step { schema, value, depth, above: Some(Rc::clone(&above)) });
         };
         let lists = LISTS_IN_PLACE.iter().filter_map(|it| keywords.get(*it)?.as_array());

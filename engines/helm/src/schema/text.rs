@@ -278,7 +278,8 @@ fn problem(kind: &ErrorKind<'_, '_>, patterns: &Patterns, is_of_schema: bool) ->
         ErrorKind::AnyOf => "'anyOf' failed".to_owned(),
         ErrorKind::OneOf(None) => "'oneOf' failed, none matched".to_owned(),
         ErrorKind::OneOf(Some((first, second))) => {
-            let (first, second) = (count(*first), count(*second));
+            let first = count(*first);
+            let second = count(*second);
             format!("'oneOf' failed, subschemas {first}, {second} matched")
         }
         numbers => of_numbers(numbers),
@@ -323,7 +324,9 @@ fn of_numbers(kind: &ErrorKind<'_, '_>) -> String {
 
 fn of_contains(bound: &str, got: &[usize], want: usize) -> String {
     let places: Vec<_> = got.iter().map(usize::to_string).collect();
-    let (want, found, places) = (count(want), count(got.len()), places.join(" "));
+    let want = count(want);
+    let found = count(got.len());
+    let places = places.join(" ");
     format!(
         "{bound} {want} items required to match contains schema, but matched {found} items at {places}"
     )

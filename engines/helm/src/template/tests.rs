@@ -35,7 +35,8 @@ fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<Rendered, Error> {
         stop: Stop::default(),
         names: None,
     };
-    let (name, namespace) = (name.to_owned(), "default".to_owned());
+    let name = name.to_owned();
+    let namespace = "default".to_owned();
     let request = Request {
         chart,
         values: &Map::default(),

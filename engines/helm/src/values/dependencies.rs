@@ -88,7 +88,8 @@ impl Run {
 
     fn heed_tags(&mut self, dependency: &mut Dependency, values: &Map) {
         let Ok(tags) = table_at(values, "tags") else { return };
-        let (mut some_on, mut some_off) = (false, false);
+        let mut some_on = false;
+        let mut some_off = false;
         for tag in &dependency.tags {
             match tags.get(tag.as_bytes()) {
                 None => {}

@@ -120,7 +120,9 @@ impl Helmfile {
     fn vendor(&self, directory: &str, all: &[Value], tree: &mut Tree) -> Result<()> {
         for dependency in all {
             let field = |key: &str| dependency.get(key).and_then(Value::as_str).unwrap_or_default();
-            let (name, repository, wanted) = (field("name"), field("repository"), field("version"));
+            let name = field("name");
+            let repository = field("repository");
+            let wanted = field("version");
             let own = format!("charts/{name}");
             let Some(path) = repository.strip_prefix("file://") else {
                 let is_there =

@@ -56,7 +56,8 @@ impl Helmfile {
         tree.retain(|path, _| {
             !RENDERED.iter().chain(&SCAFFOLD).any(|directory| is_below(path, directory))
         });
-        let (mut resources, mut crds) = (String::new(), String::new());
+        let mut resources = String::new();
+        let mut crds = String::new();
         for document in built.split("\n---\n") {
             let map = yaml::read_map(document.as_bytes())?;
             let is_crd =

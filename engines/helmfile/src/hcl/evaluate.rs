@@ -295,7 +295,8 @@ impl Evaluator {
     }
 
     fn each(&mut self, each: &ForExpr, scope: &Scope<'_>) -> Result<Value> {
-        let (mut items, mut map) = (Vec::new(), Map::new());
+        let mut items = Vec::new();
+        let mut map = Map::new();
         for (key, value) in self.entries(&each.collection_expr, scope)? {
             let key_name = each.key_var.as_ref().map(|name| (name.as_str().to_owned(), key));
             let names = key_name.into_iter().chain([(each.value_var.as_str().to_owned(), value)]);

@@ -129,7 +129,8 @@ fn of_numbers(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
 fn of_lists(evaluator: &mut Evaluator, name: &str, arguments: &[Value]) -> Option<Result<Value>> {
     Some(match name {
         "chunklist" => exactly(arguments).and_then(|[items, size]| {
-            let (items, size) = (list(items)?, index(size)?);
+            let items = list(items)?;
+            let size = index(size)?;
             let size = if size == 0 { items.len().max(1) } else { size };
             Ok(items.chunks(size).map(|chunk| Value::Array(chunk.to_vec())).collect())
         }),
@@ -165,7 +166,8 @@ fn of_lists(evaluator: &mut Evaluator, name: &str, arguments: &[Value]) -> Optio
         "setsubtract" => in_all(evaluator, arguments, false),
         "setproduct" => product(evaluator, arguments),
         "element" => exactly(arguments).and_then(|[items, at]| {
-            let (items, at) = (list(items)?, whole(at)?);
+            let items = list(items)?;
+            let at = whole(at)?;
             let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
             let at = at.checked_rem_euclid(count).and_then(|at| usize::try_from(at).ok());
             at.and_then(|at| items.get(at)).cloned().ok_or_else(|| "the list is empty".into())
@@ -305,7 +307,8 @@ fn of_objects(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
             Ok(Value::Object(merged))
         }
         "zipmap" => exactly(arguments).and_then(|[keys, values]| {
-            let (keys, values) = (list(keys)?, list(values)?);
+            let keys = list(keys)?;
+            let values = list(values)?;
             if keys.len() != values.len() {
                 return Err("as many keys as values are required".into());
             }

@@ -155,7 +155,8 @@ fn run(
     }
     host.world.note(function);
     let directory = host.place.absolute_of(&host.base).map_err(|error| error.to_string())?;
-    let (command, input) = (text_of(arguments, 0), text_of(arguments, 2));
+    let command = text_of(arguments, 0);
+    let input = text_of(arguments, 2);
     let program = Program {
         command: &command.lossy(),
         args: &args,

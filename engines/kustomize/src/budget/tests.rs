@@ -118,13 +118,11 @@ fn aliases_of_long_strings() {
 
 #[test]
 fn anchors_within_anchors() {
-    let (open, close) = (
-        (0..900).fold(String::new(), |mut text, level| {
-            let _ = write!(text, "&a{level} [");
-            text
-        }),
-        "]".repeat(900),
-    );
+    let open = (0..900).fold(String::new(), |mut text, level| {
+        let _ = write!(text, "&a{level} [");
+        text
+    });
+    let close = "]".repeat(900);
     let long = "x".repeat(1_000_000);
     let text = format!("apiVersion: v1\nkind: A\nmetadata: {{name: a}}\nl: {open}{long}{close}\n");
     let files = [file("kustomization.yaml", "resources: [a.yaml]\n"), file("a.yaml", text)];
@@ -133,7 +131,8 @@ fn anchors_within_anchors() {
 
 #[test]
 fn variables_in_a_text() {
-    let (long, many) = ("x".repeat(100_000), "$(V)".repeat(100_000));
+    let long = "x".repeat(100_000);
+    let many = "$(V)".repeat(100_000);
     let app = format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: app, annotations: {{l: {long}}}}}, spec: {{template: \
          {{spec: {{containers: [{{name: c, args: ['{many}']}}]}}}}}}}}\n"

@@ -121,8 +121,8 @@ fn sort(entries: &mut Vec<(String, Json)>) {
                 break;
             }
             let second: Vec<_> = left.by_ref().take(width).collect();
-            let (mut first, mut second) =
-                (first.into_iter().peekable(), second.into_iter().peekable());
+            let mut first = first.into_iter().peekable();
+            let mut second = second.into_iter().peekable();
             while let (Some(a), Some(b)) = (first.peek(), second.peek()) {
                 let next = if is_before(&b.0, &a.0) { second.next() } else { first.next() };
                 sorted.extend(next);

@@ -72,8 +72,8 @@ impl<'b> Arena<'b> {
     pub(super) fn export(&self, root: Id) -> Result<(Node, usize), MergeError> {
         // Each level is a node with the children that have been copied, and those that are left.
         let mut levels: Vec<(Node, Vec<Node>, &[Id])> = Vec::new();
-        let (mut weight, mut most) =
-            (0, usize::try_from(self.budget.bytes_left()).unwrap_or(usize::MAX));
+        let mut weight = 0;
+        let mut most = usize::try_from(self.budget.bytes_left()).unwrap_or(usize::MAX);
         let mut next = Some(root);
         loop {
             if let Some(id) = next.take() {

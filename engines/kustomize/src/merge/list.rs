@@ -83,7 +83,8 @@ impl<'s> ListFrame<'s> {
         arena: &mut Arena<'_>,
         item: Option<Value>,
     ) -> Result<(), MergeError> {
-        let (keys, values) = (&self.valid_keys, &self.valid_values);
+        let keys = &self.valid_keys;
+        let values = &self.valid_values;
         let Some(item) = item.filter(|item| !arena.is_null_or_empty_map(item.id)) else {
             for _ in keys {
                 set_item(arena, self.value.id, None, keys, values)?;

@@ -14,7 +14,8 @@ pub(super) fn of_items(
     lists: &[Id],
     keys: &[String],
 ) -> Result<Vec<Tuple>, MergeError> {
-    let (mut tuples, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut tuples = Vec::new();
+    let mut seen = BTreeSet::new();
     if keys.is_empty() {
         return Ok(tuples);
     }

@@ -121,7 +121,8 @@ impl Finder<'_, '_> {
         let _document = self.budget.hold(budget::weight(&document))?;
         let (_, start) = root(&document);
         let mut found = Vec::new();
-        let (create, budget) = (self.create, self.budget);
+        let create = self.create;
+        let budget = self.budget;
         Finder { root: &mut document, create, found: &mut found, budget }.find(start, rest)?;
         self.found.extend(found.into_iter().map(|found| match found {
             Match::Node(place) => {

@@ -113,7 +113,8 @@ impl Target<'_> {
         }
         add("PatchJson6902Transformer", self.json6902()?);
         let replicas = file.replicas.iter().map(|replica| {
-            let (replica, specs) = (replica.clone(), self.specs(&config.replicas)?);
+            let replica = replica.clone();
+            let specs = self.specs(&config.replicas)?;
             Ok(Transformer::Replicas(Replicas { replica, specs }))
         });
         add("ReplicaCountTransformer", replicas.collect::<Result<_>>()?);

@@ -28,7 +28,8 @@ fn merge_into(
     schema: &Schema,
     budget: &Budget,
 ) -> Result<()> {
-    let (name, namespace) = (target.name().to_owned(), target.namespace().to_owned());
+    let name = target.name().to_owned();
+    let namespace = target.namespace().to_owned();
     let kind = target.kind().to_owned();
     if patch.may_change_name || patch.may_change_kind {
         target.remember(schema, budget)?;
@@ -68,7 +69,8 @@ fn merge_into_all(
         let mut patch = patch.clone();
         // Parity(kustomize): labels and annotations of the patch become strings, and null and empty maps of them vanish.
         patch.take_metadata_from(&patch.clone())?;
-        let (api_version, kind) = (target.gvk().api_version(), patch.kind().to_owned());
+        let api_version = target.gvk().api_version();
+        let kind = patch.kind().to_owned();
         patch.set_api_version(&api_version)?;
         patch.set_kind(&kind)?;
         merge_into(target, &patch, schema, &budget)?;
@@ -297,7 +299,8 @@ impl Patch {
                 version: target.version.clone(),
                 kind: target.kind.clone(),
             };
-            let (name, namespace) = (name.clone(), namespace.clone());
+            let name = name.clone();
+            let namespace = namespace.clone();
             let id = crate::id::Id { gvk, name, namespace, is_cluster_scoped: false };
             let target = format!("{id}:a={annotation_selector}:l={label_selector}");
             format!("unable to find patch target {} in `resources`", quoted(&target))

@@ -101,7 +101,8 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
 }
 
 fn check(options: &Options, shared: bool) -> Result<(), &'static str> {
-    let (has_account, has_token) = (!options.service_account.is_empty(), !options.token.is_empty());
+    let has_account = !options.service_account.is_empty();
+    let has_token = !options.token.is_empty();
     match (shared, has_account, has_token) {
         _ if options.url.is_empty() => Err("endpoint URL cannot be empty"),
         (true, true, _) => {
@@ -141,7 +142,8 @@ fn by_shared_key(text: &str, data: Vec<u8>) -> Result<EventHubMessage, String> {
     }
     let mut take = |key: &str| pairs.remove(&key.to_lowercase()).filter(|it| !it.is_empty());
     let endpoint = take("Endpoint").ok_or("key \"Endpoint\" must not be empty")?;
-    let (name, key) = (take("SharedAccessKeyName"), take("SharedAccessKey"));
+    let name = take("SharedAccessKeyName");
+    let key = take("SharedAccessKey");
     let signature = take("SharedAccessSignature");
     let login = match (name, key, signature) {
         (Some(name), Some(key), _) => EventHubLogin::SharedKey(name, key),
@@ -166,7 +168,8 @@ mod tests {
     use super::*;
 
     fn message(login: EventHubLogin) -> EventHubMessage {
-        let (host, hub) = ("ns.servicebus.windows.net".to_owned(), "events".to_owned());
+        let host = "ns.servicebus.windows.net".to_owned();
+        let hub = "events".to_owned();
         EventHubMessage { host, hub, login, data: b"{}".to_vec() }
     }
 

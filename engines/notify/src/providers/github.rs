@@ -66,7 +66,8 @@ pub(super) fn connect(
     if !options.secret.data.contains_key("githubAppID") {
         return Flow::refused("github token or github app details must be specified");
     }
-    let (url, tls) = (options.url.clone(), options.tls.clone());
+    let url = options.url.clone();
+    let tls = options.tls.clone();
     as_app(options, wants_login, move |token, app| match client(&url, token, tls) {
         Ok(client) => then(Client { app, ..client }),
         Err(error) => Flow::refused(error),
@@ -78,7 +79,8 @@ fn client(address: &str, token: String, tls: Option<Arc<Tls>>) -> Result<Client,
     let Some((owner, name)) = repository.owner_and_name() else {
         return Err(format!("invalid repository id: '{}'", repository.id));
     };
-    let (owner, name) = (owner.to_owned(), name.to_owned());
+    let owner = owner.to_owned();
+    let name = name.to_owned();
     // Parity(go-github): a host with a port is one of one's own, and one called `api` has no other path.
     let api = match repository.host.split_once("://").map_or("", |(_, host)| host) {
         "github.com" => "https://api.github.com".to_owned(),
@@ -143,8 +145,8 @@ impl App {
     fn new(options: &Options) -> Result<Self, String> {
         let secret = &options.secret;
         let id = secret.text("githubAppID").unwrap_or_default();
-        let (owner, installation) =
-            (secret.text("githubAppInstallationOwner"), secret.text("githubAppInstallationID"));
+        let owner = secret.text("githubAppInstallationOwner");
+        let installation = secret.text("githubAppInstallationID");
         let key = secret.bytes("githubAppPrivateKey").unwrap_or_default();
         let api = secret.text("githubAppBaseURL").filter(|url| !url.is_empty());
         Ok(Self {

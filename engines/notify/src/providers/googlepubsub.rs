@@ -15,7 +15,8 @@ impl PubSubMessage {
     ///
     /// Differs(flux): over REST, not gRPC.
     pub fn request(&self, server: &str, token: Option<&str>) -> Request {
-        let (project, topic) = (path_element(&self.project), path_element(&self.topic));
+        let project = path_element(&self.project);
+        let topic = path_element(&self.topic);
         let message = json!({"data": STANDARD.encode(&self.data), "attributes": self.attributes});
         let url = format!("{server}/v1/projects/{project}/topics/{topic}:publish");
         let request = Request::new("POST", url).json(&json!({"messages": [message]}));
@@ -27,7 +28,8 @@ impl PubSubMessage {
 }
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
-    let (project, topic) = (options.url, options.channel);
+    let project = options.url;
+    let topic = options.channel;
     if project.is_empty() {
         return Flow::refused("GCP project ID cannot be empty");
     }

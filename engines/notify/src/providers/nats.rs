@@ -118,7 +118,8 @@ fn base32(bytes: &[u8]) -> String {
 
 fn from_base32(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0_u32, 0);
+    let mut bits = 0_u32;
+    let mut count = 0;
     for letter in text.bytes() {
         let digit = ALPHABET.iter().position(|known| *known == letter)?;
         bits = bits << 5 | u32::try_from(digit).ok()?;

@@ -183,7 +183,8 @@ fn proxy(options: &Options) -> Result<String, String> {
 }
 
 fn spans(options: &Options, event: &Event) -> ExportRequest {
-    let (alert, object) = (&options.alert, &event.object);
+    let alert = &options.alert;
+    let object = &event.object;
     let seconds = event.timestamp.unwrap_or(options.now);
     let start = u64::try_from(seconds).unwrap_or_default().saturating_mul(1_000_000_000);
     let start = start.saturating_add(u64::from(event.nanoseconds));

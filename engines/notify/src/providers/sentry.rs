@@ -46,7 +46,8 @@ fn dsn(text: &str) -> Result<Dsn, String> {
     let lossy = String::from_utf8_lossy;
     let default: &[u8] = if url.scheme == b"https" { b":443" } else { b":80" };
     let host = url.host.strip_suffix(default).unwrap_or(&url.host);
-    let (scheme, host) = (lossy(&url.scheme), lossy(host));
+    let scheme = lossy(&url.scheme);
+    let host = lossy(host);
     Ok(Dsn { envelopes: format!("{scheme}://{host}{folder}/api/{project}/envelope/"), key, secret })
 }
 

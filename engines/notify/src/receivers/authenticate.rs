@@ -303,7 +303,9 @@ fn gcr_body(mut hook: Hook) -> Result<Accepted, String> {
     let data = decode(&encoded);
     let data = whole(&data).map_err(|error| format!("cannot decode GCR webhook body: {error}"))?;
     shaped(data.clone(), &GCR_DATA)?;
-    let (action, digest, tag) = (text(&data, "action"), text(&data, "digest"), text(&data, "tag"));
+    let action = text(&data, "action");
+    let digest = text(&data, "digest");
+    let tag = text(&data, "tag");
     hook.body = json!({"action": action, "digest": digest, "tag": tag}).to_string().into_bytes();
     Ok(Accepted::of(hook))
 }

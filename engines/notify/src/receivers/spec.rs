@@ -68,7 +68,8 @@ fn filters(receiver: &Receiver, run: &mut Meter) -> Result<(), String> {
 
 fn kinds(receiver: &Receiver) -> Result<(), String> {
     let spec = &receiver.spec;
-    let (has_secret, has_issuers) = (spec.secret_ref.is_some(), !spec.oidc_providers.is_empty());
+    let has_secret = spec.secret_ref.is_some();
+    let has_issuers = !spec.oidc_providers.is_empty();
     let reason = match (is_oidc(receiver), has_secret, has_issuers) {
         (true, true, _) => "secretRef cannot be set when type is generic-oidc",
         (true, false, false) => {

@@ -78,7 +78,8 @@ impl Jwt {
 
     /// Whether a key of a set has signed it.
     fn is_signed_by(&self, key: &Value) -> bool {
-        let (data, tag) = (self.signed.as_bytes(), &*self.signature);
+        let data = self.signed.as_bytes();
+        let tag = &*self.signature;
         let part = |name: &str| {
             let text = key.get(name).and_then(Value::as_str)?;
             URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()

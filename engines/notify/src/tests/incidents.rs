@@ -47,7 +47,8 @@ fn incident(is_open: bool) -> Event {
     if !is_open {
         (about.severity, about.reason) = ("info".to_owned(), "IncidentResolved".to_owned());
     }
-    let (key, reason) = ("uid-of-the-incident".to_owned(), "Build".to_owned());
+    let key = "uid-of-the-incident".to_owned();
+    let reason = "Build".to_owned();
     about.incident = Some(Incident { key, is_open, since: OPENED, reason, thread: None });
     about
 }
@@ -99,7 +100,8 @@ fn slack_is_sent_what_follows_in_the_thread_of_the_opening() {
     );
     let reply =
         |is_open| posted("slack", &in_thread(is_open, "1.2"), std::slice::from_ref(&accepted)).0;
-    let (reminded, resolved) = (reply(true), reply(false));
+    let reminded = reply(true);
+    let resolved = reply(false);
     assert_eq!(
         (&reminded[0]["thread_ts"], &reminded[0]["reply_broadcast"]),
         (&json!("1.2"), &json!(false))

@@ -127,7 +127,8 @@ fn a_change_wakes_those_that_depend_on_it_and_says_why() {
     let mut graph = graph("x: y\nz: y");
     graph.set_edges_of(&node("x"), Edge::Waits, nodes("y"));
     let woken = graph.changed(&node("y"));
-    let (x, z) = (node("x"), node("z"));
+    let x = node("x");
+    let z = node("z");
     let expected = [(x.clone(), Edge::DependsOn), (x, Edge::Waits), (z, Edge::DependsOn)];
     assert_eq!(woken, expected.into());
     assert!(graph.changed(&node("x")).is_empty());

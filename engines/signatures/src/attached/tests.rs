@@ -60,7 +60,8 @@ fn what_is_too_large_is_not_asked_for() {
 
 #[test]
 fn too_many_bytes_hide_no_smaller_signature_and_nothing_under_the_tag() {
-    let (small, large) = ("{}".to_owned(), "x".repeat(4 << 20));
+    let small = "{}".to_owned();
+    let large = "x".repeat(4 << 20);
     let bodies: Vec<String> =
         (0..9).map(|at| format!("{at}{}", &large[1..])).chain([small.clone()]).collect();
     let manifest = |body: &String| {
@@ -83,7 +84,8 @@ fn too_many_bytes_hide_no_smaller_signature_and_nothing_under_the_tag() {
         had.push((Request::Manifest(digest_of(text.as_bytes())), text.clone()));
     }
     for text in bodies.iter().chain([&old.to_owned()]) {
-        let (digest, size) = (digest_of(text.as_bytes()), text.len() as u64);
+        let digest = digest_of(text.as_bytes());
+        let size = text.len() as u64;
         had.push((Request::Blob { digest, size }, text.clone()));
     }
     let mut search = Search::for_cosign(SUBJECT);

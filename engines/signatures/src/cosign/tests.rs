@@ -39,7 +39,8 @@ impl Owner {
     }
 
     fn bundle(&self, image: &str, change: fn(&mut Value)) -> Vec<u8> {
-        let (kind, digest) = ("application/vnd.in-toto+json", image.replace("sha256:", ""));
+        let kind = "application/vnd.in-toto+json";
+        let digest = image.replace("sha256:", "");
         let statement = json!({"subject": [{"digest": {"sha256": digest}}]}).to_string();
         let signed = format!("DSSEv1 {} {kind} {} {statement}", kind.len(), statement.len());
         let mut bundle = json!({
@@ -100,7 +101,8 @@ fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> Search {
 
 #[test]
 fn the_owner_of_any_key_may_sign_in_either_format() {
-    let (owner, other) = (Owner::new(), Owner::new());
+    let owner = Owner::new();
+    let other = Owner::new();
     let keys = [("a.pub", other.key()), ("b.pub", owner.key()), ("c.txt", Vec::new())];
     let by = |search: &Search| {
         verify(search, "r/a@x", keys.iter().map(|(name, key)| (*name, key.as_slice())))
@@ -141,7 +143,8 @@ fn a_signature_of_another_image_does_not_count_in_either_format() {
 
 #[test]
 fn a_bundle_of_another_key_hides_no_good_signature() {
-    let (owner, other) = (Owner::new(), Owner::new());
+    let owner = Owner::new();
+    let other = Owner::new();
     let bundles = [other.bundle(IMAGE, |_| {}), b"{}".to_vec(), b"garbage".to_vec()];
     assert_eq!(verify_by(&found(&[owner.simple(IMAGE)], &bundles), &owner.key()), Ok(()));
     let two = [other.bundle(IMAGE, |_| {}), owner.bundle(IMAGE, |_| {})];

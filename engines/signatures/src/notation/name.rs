@@ -71,7 +71,9 @@ pub(super) fn shown(names: &[Name]) -> String {
 
 /// Splits at characters that are not escaped.
 fn split<'t>(text: &'t str, at: &[char]) -> Vec<&'t str> {
-    let (mut parts, mut start, mut is_escaped) = (Vec::new(), 0, false);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut is_escaped = false;
     for (index, c) in text.char_indices() {
         if !is_escaped && at.contains(&c) {
             parts.push(text.get(start..index).unwrap_or_default());

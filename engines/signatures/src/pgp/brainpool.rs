@@ -24,7 +24,8 @@ macro_rules! verify_on {
     ($curve:ty, $length:literal, $point:expr, $digest:expr, $numbers:expr) => {{
         let key = VerifyingKey::<$curve>::from_sec1_bytes($point)
             .map_err(|_| refused("no such point"))?;
-        let (r, s) = (padded::<$length>($numbers.0)?, padded::<$length>($numbers.1)?);
+        let r = padded::<$length>($numbers.0)?;
+        let s = padded::<$length>($numbers.1)?;
         let signature =
             Signature::<$curve>::from_scalars(r, s).map_err(|_| refused("not a signature"))?;
         // A digest is a number, which leading zeros do not change.
@@ -46,7 +47,8 @@ pub(super) fn verify(
 ) -> Result<()> {
     let numbers: &[Mpi] = signature.try_into()?;
     let [r, s] = numbers else { return Err(refused("not a signature of ECDSA")) };
-    let (numbers, point) = ((r.as_ref(), s.as_ref()), point.get(2..).unwrap_or_default());
+    let numbers = (r.as_ref(), s.as_ref());
+    let point = point.get(2..).unwrap_or_default();
     match curve {
         ECCCurve::BrainpoolP256r1 => verify_on!(BrainpoolP256r1, 32, point, digest, numbers),
         ECCCurve::BrainpoolP384r1 => verify_on!(BrainpoolP384r1, 48, point, digest, numbers),

@@ -71,7 +71,8 @@ impl Entity {
 /// # Errors
 /// None can, or it ends in what is no key; says why, in the words of go-crypto where it has any.
 pub(crate) fn read(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
-    let (mut entities, mut problem) = (Vec::new(), None);
+    let mut entities = Vec::new();
+    let mut problem = None;
     let mut packets = Packets::new(content);
     while let Some(first) = packets.next() {
         let entity = match first {
@@ -106,7 +107,8 @@ fn entity(
     }
     let id = key.legacy_key_id();
     let mut identities = BTreeMap::new();
-    let (mut revocations, mut subkeys) = (Vec::new(), Vec::new());
+    let mut revocations = Vec::new();
+    let mut subkeys = Vec::new();
     while let Some(packet) = packets.next_of_key() {
         match packet? {
             Packet::UserId(name) => {

@@ -238,13 +238,15 @@ impl RawProof {
     /// The hash of the tree that the proof leads to, by RFC 6962.
     fn computed(&self, body: &[u8]) -> Result<Vec<u8>, String> {
         let malformed = || "the inclusion proof is malformed".to_owned();
-        let (index, size) = (self.log_index.0, self.tree_size.0);
+        let index = self.log_index.0;
+        let size = self.tree_size.0;
         if index < 0 || size < 1 || index >= size || self.hashes.len() > MOST_HASHES {
             return Err(malformed());
         }
         let node = |left: &[u8], right: &[u8]| sha256(&[&[1], left, right].concat()).to_vec();
         let mut hash = sha256(&[&[0], body].concat()).to_vec();
-        let (mut at, mut last) = (index, size - 1);
+        let mut at = index;
+        let mut last = size - 1;
         for other in &self.hashes {
             if last == 0 {
                 return Err(malformed());

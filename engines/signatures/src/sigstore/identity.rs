@@ -128,7 +128,8 @@ impl Identities {
     ///
     /// Parity(flux): for signatures of the older format; an empty expression matches anything.
     pub(super) fn verify_any(&self, certificate: &Certificate) -> Result<String, String> {
-        let (subjects, issuer) = (subjects(certificate), issuer(certificate));
+        let subjects = subjects(certificate);
+        let issuer = issuer(certificate);
         let shown = || format!("[{}] with issuer {issuer}", subjects.join(" "));
         for identity in &self.any {
             if !identity.issuer.as_ref().map_err(Clone::clone)?.is_match(&issuer) {
@@ -167,7 +168,8 @@ impl Policy {
             let regexp = Regexp::new(pattern).map_err(|error| error.to_string())?;
             Ok::<_, String>((pattern.clone(), regexp))
         };
-        let (subject, issuer) = (compiled(&identity.subject)?, compiled(&identity.issuer)?);
+        let subject = compiled(&identity.subject)?;
+        let issuer = compiled(&identity.issuer)?;
         if subject.0.is_empty() {
             return Err("when verifying a certificate identity, there must be subject alternative name criteria".to_owned());
         }

@@ -39,7 +39,8 @@ enum Token<'p> {
 /// The steps that a flat key names.
 fn tokens(path: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
-    let (mut rest, mut is_list) = (path, false);
+    let mut rest = path;
+    let mut is_list = false;
     loop {
         let ends = [rest.find(MAP).map(|at| (at, MAP)), rest.find(LIST).map(|at| (at, LIST))];
         let end = ends.into_iter().flatten().min_by_key(|(at, _)| *at);

@@ -65,7 +65,8 @@ pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadEr
     let mut sections = Vec::new();
     let mut section = Section::new(DEFAULT, Bytes::default());
     let mut comment: Bytes = Zeroizing::default();
-    let (mut number, mut counter) = (0, 1);
+    let mut number = 0;
+    let mut counter = 1;
     while let Some(line) = lines.next() {
         number += 1;
         let line = line.trim_ascii_start();

@@ -128,7 +128,8 @@ fn pluck(args: &[Value]) -> Outcome {
 
 /// Puts a value into a map, and gives the map.
 fn set(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    let (map, key) = (map(args, 0), text(args, 1));
+    let map = map(args, 0);
+    let key = text(args, 1);
     if !world.may_change(&map) {
         return Err(NOT_ALONE.into());
     }

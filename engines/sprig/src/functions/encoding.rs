@@ -85,7 +85,8 @@ fn sha512sum(args: &[Value]) -> Result<Value, Failure> {
 fn adler32sum(args: &[Value]) -> Result<Value, Failure> {
     // The largest prime below 2^16.
     const MODULUS: u32 = 65_521;
-    let (mut low, mut high) = (1, 0);
+    let mut low = 1;
+    let mut high = 0;
     for byte in text(args, 0).iter() {
         low = (low + u32::from(*byte)) % MODULUS;
         high = (high + low) % MODULUS;
@@ -114,7 +115,8 @@ pub(super) fn decode64(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let mut at = 0;
     loop {
-        let (mut bits, mut digits) = (0_u32, 0);
+        let mut bits = 0_u32;
+        let mut digits = 0;
         while digits < 4 {
             let Some(byte) = text.get(at) else {
                 return if digits == 0 { Ok(out) } else { Err(corrupt(at - digits)) };
@@ -170,7 +172,8 @@ fn decode32(text: &[u8]) -> Result<Vec<u8>, usize> {
     let mut rest = text.as_slice();
     let place = |rest: &[u8]| text.len() - rest.len();
     while !rest.is_empty() {
-        let (mut bits, mut digits) = (0_u64, 0);
+        let mut bits = 0_u64;
+        let mut digits = 0;
         while digits < 8 {
             let Some((byte, after)) = rest.split_first() else { return Err(place(rest) - digits) };
             rest = after;

@@ -122,8 +122,10 @@ fn power_of_ten(exponent: i64) -> f64 {
         return 10.0;
     }
     // The result is `fraction * 2^shift`; so is the square that is multiplied into it.
-    let (mut fraction, mut shift) = (1.0, 0i32);
-    let (mut square, mut square_shift) = (0.625, 4i32);
+    let mut fraction = 1.0;
+    let mut shift = 0i32;
+    let mut square = 0.625;
+    let mut square_shift = 4i32;
     let mut left = exponent.unsigned_abs();
     while left != 0 {
         if !(-BOUND..=BOUND).contains(&square_shift) {

@@ -37,7 +37,8 @@ fn type_is(args: &[Value]) -> Outcome {
 
 /// Whether a value is of a type, or a pointer to it.
 fn type_is_like(args: &[Value]) -> Outcome {
-    let (name, wanted) = (any(args, 1).type_name(), text(args, 0));
+    let name = any(args, 1).type_name();
+    let wanted = text(args, 0);
     let pointed = name.strip_prefix('*').unwrap_or(&name);
     Ok(Value::Bool(name.as_bytes() == wanted || pointed.as_bytes() == wanted))
 }

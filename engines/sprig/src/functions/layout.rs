@@ -20,7 +20,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// At most so many bytes, with an ellipsis where something was cut off.
 fn abbrev(args: &[Value]) -> Outcome {
-    let (width, text) = (int(args, 0), text(args, 1));
+    let width = int(args, 0);
+    let text = text(args, 1);
     if width < 4 {
         return Ok(Value::string(text));
     }
@@ -29,7 +30,9 @@ fn abbrev(args: &[Value]) -> Outcome {
 
 /// At most so many bytes from about a place on, with an ellipsis where something was cut off.
 fn abbrevboth(args: &[Value]) -> Outcome {
-    let (left, right, text) = (int(args, 0), int(args, 1), text(args, 2));
+    let left = int(args, 0);
+    let right = int(args, 1);
+    let text = text(args, 2);
     if right < 4 || left > 0 && right < 7 {
         return Ok(Value::string(text));
     }
@@ -71,7 +74,8 @@ fn nindent(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 }
 
 fn indented(call: &mut Call<'_>, before: &[u8], args: &[Value]) -> Outcome {
-    let (spaces, text) = (repetition(int(args, 0), 1)?, text(args, 1));
+    let spaces = repetition(int(args, 0), 1)?;
+    let text = text(args, 1);
     let lines = 1 + memchr::memchr_iter(b'\n', text).count();
     let length = spaces.saturating_mul(lines).saturating_add(before.len() + text.len());
     call.produce(length.saturating_add(TEXT))?;
@@ -113,7 +117,9 @@ fn repetition(count: i64, len: usize) -> Result<usize, Failure> {
 /// What is between two places; up to the second if the first is negative, from the first if the second is negative or
 /// too large.
 fn substr(args: &[Value]) -> Outcome {
-    let (start, end, text) = (int(args, 0), int(args, 1), text(args, 2));
+    let start = int(args, 0);
+    let end = int(args, 1);
+    let text = text(args, 2);
     let len = as_int(text.len());
     let bounds = format!("runtime error: slice bounds out of range [{start}:{end}]");
     let (from, to) = match (start < 0, end < 0 || end > len) {
@@ -139,7 +145,8 @@ fn substr(args: &[Value]) -> Outcome {
 
 /// At most so many bytes; of a negative number, those at the end.
 fn trunc(args: &[Value]) -> Outcome {
-    let (count, text) = (int(args, 0), text(args, 1));
+    let count = int(args, 0);
+    let text = text(args, 1);
     let kept = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     Ok(Value::string(match (count < 0, kept < text.len()) {
         (_, false) => text,

@@ -63,7 +63,8 @@ fn prepend(call: &mut Call<'_>, args: &[Value]) -> Outcome {
 fn chunk(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let items = list_of(call, any(args, 1), |kind| format!("Cannot chunk type {kind}"))?;
     let too_long = || Failure::from("runtime error: makeslice: len out of range");
-    let (size, len) = (int(args, 0), as_int(items.len()));
+    let size = int(args, 0);
+    let len = as_int(items.len());
     // Parity(helm 4): sizes of zero and below give what the arithmetic gives.
     let count = truncated(((len - 1) as f64 / size as f64).floor() + 1.0);
     let count = usize::try_from(count).map_err(|_| too_long())?;
@@ -123,7 +124,8 @@ fn one(list: &Value, name: &str, choose: for<'a> fn(&'a [Value]) -> Option<&'a V
 
 /// Whether a value is in a list; nothing is in nil.
 fn has(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    let (needle, haystack) = (any(args, 0), any(args, 1));
+    let needle = any(args, 0);
+    let haystack = any(args, 1);
     if matches!(haystack, Value::Nil) {
         return Ok(Value::Bool(false));
     }
@@ -179,7 +181,8 @@ fn slice(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         Some(value) => usize::try_from(to_int(value)).map_err(|_| out_of_bounds()),
         None => Ok(or),
     };
-    let (from, to) = (bound(1, 0)?, bound(2, len)?);
+    let from = bound(1, 0)?;
+    let to = bound(2, len)?;
     if from > to || to > capacity {
         return Err(out_of_bounds());
     }

@@ -60,7 +60,8 @@ fn rand_bytes(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<V
 /// An integer from the first up to, but not, the second.
 fn rand_int(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     call.work(DRAW_COST)?;
-    let (first, end) = (int(args, 0), int(args, 1));
+    let first = int(args, 0);
+    let end = int(args, 1);
     match u64::try_from(end.wrapping_sub(first)) {
         Ok(count @ 1..) => Ok(Value::int(first.wrapping_add(below(world, count) as i64))),
         Ok(0) | Err(_) => Err("invalid argument to Intn".into()),

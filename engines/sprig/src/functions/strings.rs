@@ -72,7 +72,9 @@ fn plural(args: &[Value]) -> Outcome {
 
 /// The third text with the second in place of the first; in place of nothing means around every character.
 fn replace(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    let (old, new, source) = (text(args, 0), text(args, 1), text(args, 2));
+    let old = text(args, 0);
+    let new = text(args, 1);
+    let source = text(args, 2);
     call.work(source.len() / 16)?;
     let mut replaced = Vec::new();
     let mut rest = source;

@@ -174,7 +174,8 @@ fn joined(text: &[u8], joint: char) -> Vec<u8> {
         if kind != Word::Joint {
             words.write(kind, word);
         }
-        let (last_kind, last) = (kind, word);
+        let last_kind = kind;
+        let last = word;
         (kind, word) = words.next();
         match last_kind {
             Word::Number => {
@@ -249,7 +250,8 @@ impl<'t> Words<'t> {
 
     /// Writes letters and numbers as long as they come, and gives the word behind them.
     fn write_run(&mut self, kind: Word, word: &'t [u8]) -> (Word, &'t [u8]) {
-        let (mut kind, mut word) = (kind, word);
+        let mut kind = kind;
+        let mut word = word;
         while matches!(kind, Word::Letters | Word::Number) {
             self.write(kind, word);
             (kind, word) = self.next();

@@ -102,7 +102,8 @@ fn checkouts_are_removed_with_the_disk() {
 
 #[test]
 fn a_submodule_comes_too_unless_it_is_not_wanted() {
-    let (outer, inner) = (repository(), repository());
+    let outer = repository();
+    let inner = repository();
     let from = inner.path().to_str().unwrap();
     let allowed = ["-c", "protocol.file.allow=always"];
     let add = [&allowed[..], &["submodule", "--quiet", "add", from, "inner"]].concat();

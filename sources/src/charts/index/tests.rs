@@ -130,6 +130,7 @@ fn thousands_of_versions_take_a_fraction_of_their_text() {
         chosen(&index, "chart-7", "~1.42"),
         "1.42.0 https://example.com/c/chart-7-1.42.0.tgz"
     );
-    let (held, length) = (index.size(), text.len() as u64);
+    let held = index.size();
+    let length = text.len() as u64;
     assert!(held * 2 < length, "{held} of {length}");
 }

@@ -23,7 +23,8 @@ async fn serve(first: Vec<&'static str>) -> (Url, Arc<Seen>) {
     let told = seen.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let (seen, first) = (told.clone(), first.clone());
+            let seen = told.clone();
+            let first = first.clone();
             tokio::spawn(async move {
                 let mut asked = [0; 4096];
                 let _length = stream.read(&mut asked).await.unwrap();

@@ -66,7 +66,8 @@ async fn the_key_of_an_earlier_repository_is_renewed_and_that_of_this_one_is_kep
 async fn a_password_is_not_sent_to_another_repository() {
     let data = json!({"username": encoded("me"), "password": encoded("hunter2")});
     let given = Given::key("flux-system");
-    let (old, new) = ("https://old.example.com/fleet", "https://new.example.com/fleet");
+    let old = "https://old.example.com/fleet";
+    let new = "https://new.example.com/fleet";
     let other = found(followed(old, &data), new, &given).await.unwrap();
     assert!(!other.has_secret());
     let same = found(followed(new, &data), new, &given).await.unwrap();

@@ -25,7 +25,8 @@ async fn answer(State(double): State<Double>, request: Request) -> Response {
         value.map(|it| it.to_str().unwrap().to_owned())
     };
     let access = header("authorization").or_else(|| header("private-token")).unwrap_or_default();
-    let (method, path) = (parts.method.to_string(), parts.uri.path().to_owned());
+    let method = parts.method.to_string();
+    let path = parts.uri.path().to_owned();
     let bytes = axum::body::to_bytes(body, 10_000).await.unwrap();
     let body = serde_json::from_slice(&bytes).unwrap_or_default();
     double.asked.lock().unwrap().push((method.clone(), path.clone(), access, body));

@@ -63,7 +63,8 @@ fn files_that_say_the_same_are_kept_and_others_are_written_again() {
 
 #[test]
 fn a_link_of_the_repository_leads_nowhere_else() {
-    let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(other.path(), root.path().join("one")).unwrap();
     let layout = Layout::new("one", "flux-system").unwrap();
     let error = layout.write(root.path(), COMPONENT, &sync()).unwrap_err().to_string();

@@ -73,7 +73,8 @@ impl Shown<'_> {
         if is_secret && !self.reveals {
             hide(&mut before, &mut after)?;
         }
-        let (before, after) = (yaml(before)?, yaml(after)?);
+        let before = yaml(before)?;
+        let after = yaml(after)?;
         Ok(Some(format!("{head}:\n{}\n", self.lines(&before, &after))))
     }
 
@@ -161,7 +162,8 @@ mod tests {
 
     #[test]
     fn only_what_changes_is_shown() {
-        let (one, two) = (json!({"a": "1", "b": "1"}), json!({"a": "2", "b": "1"}));
+        let one = json!({"a": "1", "b": "1"});
+        let two = json!({"a": "2", "b": "1"});
         assert_eq!(shown("ConfigMap", Some(&one), Some(&one), &[]), None);
         assert_eq!(
             shown("ConfigMap", Some(&one), Some(&two), &[]).unwrap(),
@@ -175,8 +177,8 @@ mod tests {
 
     #[test]
     fn values_of_secrets_are_masked() {
-        let (one, two) =
-            (json!({"a": "c2VjcmV0", "b": "eA=="}), json!({"a": "b3RoZXI=", "b": "eA=="}));
+        let one = json!({"a": "c2VjcmV0", "b": "eA=="});
+        let two = json!({"a": "b3RoZXI=", "b": "eA=="});
         for (before, after) in [(Some(&one), Some(&two)), (Some(&one), None), (None, Some(&two))] {
             let text = shown("Secret", before, after, &[]).unwrap();
             assert!(!text.contains("c2VjcmV0") && !text.contains("b3RoZXI="), "{text}");

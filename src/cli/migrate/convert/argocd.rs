@@ -52,7 +52,8 @@ fn convert(found: &Object, namespace: &str) -> Converted {
     };
     let mut source = Fields::of("spec.source", source);
     let url = source.text("repoURL");
-    let (revision, path) = (source.text("targetRevision"), source.text("path"));
+    let revision = source.text("targetRevision");
+    let path = source.text("path");
     let chart = source.text("chart");
     let is_helm = !chart.is_empty() || !source.left_is_empty("helm");
     let source_ref = match (chart.is_empty(), url.starts_with("oci://")) {
@@ -338,13 +339,15 @@ fn rendering(helm: &mut Fields, spec: &mut Value, done: &mut Converted) {
 
 /// Values and parameters, which come after them.
 fn values(helm: &mut Fields) -> Result<Value, String> {
-    let (object, text) = (helm.take("valuesObject"), helm.text("values"));
+    let object = helm.take("valuesObject");
+    let text = helm.text("values");
     let text = if object.is_object() { object.to_string() } else { text };
     let wrong = |error: &dyn std::fmt::Display| format!("spec.source.helm.values: {error}");
     let all: Values = read_values(text.as_bytes()).map_err(|error| wrong(&error))?;
     for parameter in helm.list("parameters") {
         let mut parameter = Fields::of("spec.source.helm.parameters", parameter);
-        let (name, value) = (parameter.text("name"), parameter.text("value"));
+        let name = parameter.text("name");
+        let value = parameter.text("value");
         let mode = if parameter.is_true("forceString") { Mode::Strings } else { Mode::Typed };
         // Argo CD escapes what separates values for Helm.
         let pair = format!("{name}={}", value.replace(',', "\\,"));

@@ -16,7 +16,8 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
 
 fn convert(found: &Object, _: &str) -> Converted {
     let mut done = Converted::default();
-    let (namespace, name) = (found.namespace().to_owned(), found.name().to_owned());
+    let namespace = found.namespace().to_owned();
+    let name = found.name().to_owned();
     if namespace.is_empty() {
         done.obstacles
             .push("metadata.namespace is not set, and the name of the release has it".to_owned());
@@ -62,9 +63,12 @@ fn convert(found: &Object, _: &str) -> Converted {
 /// The source, and the chart in it.
 fn chart(spec: &mut Fields, place: (&str, &str), done: &mut Converted) -> Value {
     let mut chart = spec.fields("chart");
-    let (repository, git) = (chart.text("repository"), chart.text("git"));
-    let (chart_name, version) = (chart.text("name"), chart.text("version"));
-    let (reference, path) = (chart.text("ref"), chart.text("path"));
+    let repository = chart.text("repository");
+    let git = chart.text("git");
+    let chart_name = chart.text("name");
+    let version = chart.text("version");
+    let reference = chart.text("ref");
+    let path = chart.text("path");
     chart.take("skipDepUpdate");
     let secret = chart.take("secretRef");
     let pull = chart.take("chartPullSecret");
@@ -110,7 +114,8 @@ fn git_url(url: &str) -> String {
 }
 
 fn values_from(spec: &mut Fields, namespace: &str, release: &mut Value, done: &mut Converted) {
-    let (mut from, mut files) = (Vec::new(), Vec::new());
+    let mut from = Vec::new();
+    let mut files = Vec::new();
     for (at, item) in spec.list("valuesFrom").into_iter().enumerate() {
         let mut item = Fields::of(&format!("spec.valuesFrom[{at}]"), item);
         for (key, kind) in [("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")] {
@@ -161,7 +166,8 @@ fn values_from(spec: &mut Fields, namespace: &str, release: &mut Value, done: &m
 fn actions(spec: &mut Fields, release: &mut Value, done: &mut Converted) {
     let mut rollback = spec.fields("rollback");
     let mut test = spec.fields("test");
-    let (rolls_back, tests) = (rollback.is_true("enable"), test.is_true("enable"));
+    let rolls_back = rollback.is_true("enable");
+    let tests = test.is_true("enable");
     let waits = match spec.take("wait") {
         Value::Bool(given) => given,
         _ => rolls_back || tests,
@@ -181,7 +187,8 @@ fn actions(spec: &mut Fields, release: &mut Value, done: &mut Converted) {
         put(release, &["install", "crds"], json!("Skip"));
     }
     put(release, &["upgrade", "force"], spec.take("forceUpgrade"));
-    let (retry, most) = (rollback.is_true("retry"), rollback.take("maxRetries"));
+    let retry = rollback.is_true("retry");
+    let most = rollback.take("maxRetries");
     if rolls_back {
         let retries = match (retry, most.as_i64()) {
             (false, _) => 0,

@@ -70,7 +70,8 @@ fn convert(found: &Object, _: &str) -> Converted {
 
 /// The address, with the reference that `version` names.
 fn source(spec: &mut Fields, done: &mut Converted) -> String {
-    let (source, version) = (spec.text("source"), spec.text("version"));
+    let source = spec.text("source");
+    let version = spec.text("version");
     let Some(address) = helmfile::Address::parse(&source) else {
         done.obstacles.push(format!(
             "spec.source `{source}` is a path in the image of an applier: put the helmfile into a repository"

@@ -80,7 +80,8 @@ pub(super) fn azure(
                 "'accountName' is missing, and spec.endpoint does not start with an account name",
             )
         })?;
-        let (account, key) = (account.trim().to_owned(), Redacted::new(key.to_owned()));
+        let account = account.trim().to_owned();
+        let key = Redacted::new(key.to_owned());
         return Ok(azure::Identity::Key { account, key });
     }
     if let Some(signature) = get("sasKey") {

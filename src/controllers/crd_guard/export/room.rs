@@ -27,7 +27,8 @@ pub(super) fn lacking(
     let others: Vec<Option<String>> =
         listed.iter().filter(|it| !wanted.contains(name(it).as_str())).map(tenant).collect();
     let of_one = others.iter().flatten().filter(|it| *it == site.owner).count();
-    let (all, of_tenants) = (others.len(), others.iter().flatten().count());
+    let all = others.len();
+    let of_tenants = others.iter().flatten().count();
     let of_owner = format!("for objects that a ServiceAccount of {} deletes", site.owner);
     let limits = [
         (all, MOST, "of exports".to_owned(), true),

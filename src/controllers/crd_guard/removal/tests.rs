@@ -60,7 +60,8 @@ impl State {
     fn with(is_confirmed: bool, objects: usize, happens: Happens) -> Self {
         let notes = if is_confirmed { json!({REMOVAL: "u"}) } else { json!({}) };
         let objects = (0..objects).map(|at| widget(&format!("w-{at}"))).collect();
-        let (secrets, asked) = (BTreeMap::new(), Vec::new());
+        let secrets = BTreeMap::new();
+        let asked = Vec::new();
         Self { crd: Some(definition(&notes)), objects, secrets, asked, version: 1, happens }
     }
 
@@ -196,7 +197,8 @@ async fn removed(state: State) -> (Result<Removal, String>, State) {
 
 /// The objects of the exports, by namespace and name, and the definition of the last.
 fn exported(state: &State) -> (Vec<String>, Value) {
-    let (mut names, mut definition) = (Vec::new(), Value::Null);
+    let mut names = Vec::new();
+    let mut definition = Value::Null;
     for secret in state.secrets.values() {
         let notes = &secret["metadata"]["annotations"];
         assert_eq!(notes[PARTS], "1");

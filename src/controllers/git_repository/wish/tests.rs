@@ -22,7 +22,8 @@ fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<Wished<Work>, 
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     };
     let keys = [("identity", "x"), ("known_hosts", "x")];
-    let (secret, proxy) = (data(&keys), proxy.map(data));
+    let secret = data(&keys);
+    let proxy = proxy.map(data);
     let keys = more.get("verify").map(|_| data(&[("a.asc", "x")]));
     wish(&object(more), Resolved { secret, proxy, keys, include: Vec::new() })
 }

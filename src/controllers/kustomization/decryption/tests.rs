@@ -71,7 +71,8 @@ fn an_encrypted_value_that_no_mac_covers_is_refused() {
 
 #[test]
 fn a_file_that_does_not_look_encrypted_has_no_value_that_a_mac_covers() {
-    let (keys, stop) = (Keys::default(), Stop::default());
+    let keys = Keys::default();
+    let stop = Stop::default();
     let decryption = Decryption { keys, mac: MacPolicy::Require, digest: String::new() };
     for mac in ["mac: 'ENC[mac]'", "mac:  ENC[mac]", "\"mac\":\"ENC[mac]\""] {
         let file = format!("stringData: {{a: 'ENC[one]'}}\nsops: {{{mac}}}\n");

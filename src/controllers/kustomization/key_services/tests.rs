@@ -24,7 +24,9 @@ fn server() -> (SocketAddr, Receiver<()>, Sender<()>) {
     let ((asked, is_asked), (answer, answered)) = (channel(), channel());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, mut request, mut buffer) = (stream.unwrap(), Vec::new(), [0; 1024]);
+            let mut stream = stream.unwrap();
+            let mut request = Vec::new();
+            let mut buffer = [0; 1024];
             while !request.ends_with(b"}") {
                 let read = stream.read(&mut buffer).unwrap();
                 request.extend_from_slice(&buffer[..read]);
@@ -82,7 +84,8 @@ fn a_data_key_is_asked_for_once_and_meanwhile_others_build() {
     let building = Permits::new(1);
     let services = services(&building, LIMIT, &CancellationToken::new());
     let work = std::thread::spawn(move || {
-        let (keys, time) = (with_token(), TimeLimit::start(TIME_LIMIT, &Stop::default()));
+        let keys = with_token();
+        let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
         let asked = services.asked(keys.credentials(), &time);
         let mut ask =
             ["one", "one", "two"].into_iter().map(|text| asked.decrypt(&key(address, text)));
@@ -101,7 +104,8 @@ fn a_data_key_is_asked_for_once_and_meanwhile_others_build() {
 #[test]
 fn services_that_take_too_long_together_are_given_up_and_so_are_those_of_a_canceled_build() {
     let (address, _is_asked, _answer) = server();
-    let (keys, time) = (with_token(), TimeLimit::start(TIME_LIMIT, &Stop::default()));
+    let keys = with_token();
+    let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
     let told = |limit, cancel: &CancellationToken| {
         let services = services(&Permits::new(1), limit, cancel);
         let asked = services.asked(keys.credentials(), &time);
@@ -120,7 +124,8 @@ fn services_that_take_too_long_together_are_given_up_and_so_are_those_of_a_cance
 #[test]
 fn where_no_service_is_asked_the_reason_is_told() {
     let services = KeyServices::Refused("there are none");
-    let (keys, time) = (Keys::default(), TimeLimit::start(TIME_LIMIT, &Stop::default()));
+    let keys = Keys::default();
+    let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
     let asked = services.asked(keys.credentials(), &time);
     let key = key("127.0.0.1:1".parse().unwrap(), "one");
     let why = asked.decrypt(&key).unwrap_err();

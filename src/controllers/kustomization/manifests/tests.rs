@@ -35,7 +35,8 @@ fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
 
 #[test]
 fn a_folder_is_searched_through_and_other_files_are_left_alone() {
-    let (a, b) = (config_map("a"), config_map("b"));
+    let a = config_map("a");
+    let b = config_map("b");
     let files = [
         ("app/a.yaml", a.as_str()),
         ("app/deep/b.yml", &b),
@@ -75,7 +76,8 @@ fn nothing_is_read_from_outside_of_the_artifact() {
 
 #[test]
 fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
-    let (a, b) = (config_map("a"), config_map("b"));
+    let a = config_map("a");
+    let b = config_map("b");
     let files = [
         ("app/kustomization.yaml", "resources: [a.yaml]\n"),
         ("app/a.yaml", a.as_str()),
@@ -105,7 +107,8 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
 
 #[test]
 fn a_base_that_is_lost_in_a_path_of_two_lines_is_told_in_the_condition() {
-    let (base, prod) = (config_map("base"), config_map("prod"));
+    let base = config_map("base");
+    let prod = config_map("prod");
     let warned = |entries: &str| {
         let kustomization = format!("resources:\n{entries}\n");
         let files = [

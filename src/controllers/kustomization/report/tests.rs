@@ -173,7 +173,8 @@ fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
     let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
     let stopped = Rest::Blocked(reason::SUSPENDED, "suspended".to_owned(), Wake::default());
     let settled = settled();
-    let (first, second) = ("sha256:123", "sha256:456");
+    let first = "sha256:123";
+    let second = "sha256:456";
     // The attempts one after the other, all at one revision: whether the first and the second build count as applied.
     let table: [(&str, Attempts<'_>, [bool; 2]); 8] = [
         ("a refused build", &[(second, &failed)], [false, false]),
@@ -373,7 +374,8 @@ impl std::io::Write for Log {
 #[test]
 fn the_message_of_a_log_line_names_the_object_since_flux_logs_shows_no_other_field() {
     let object = kustomization(json!({}));
-    let (rest, changes) = (settled(), changes());
+    let rest = settled();
+    let changes = changes();
     let run = run(&rest, &changes);
     let report = report(&object, &run);
     let log = Log::default();

@@ -84,7 +84,8 @@ impl World {
 
     /// Drift is corrected, but not without end where somebody else undoes it each time.
     fn within_measure(&self, manifest: &Manifest, state: SeenState) -> SeenState {
-        let (id, digest) = (&manifest.id, &manifest.digest);
+        let id = &manifest.id;
+        let digest = &manifest.digest;
         let is_wrong =
             matches!(state, SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated);
         let watcher = self.target.watcher();
@@ -180,7 +181,8 @@ impl World {
         manifest: &Manifest,
         resource: &Resource,
     ) -> Result<SeenState, ClusterError> {
-        let (id, watcher) = (&manifest.id, self.target.watcher());
+        let id = &manifest.id;
+        let watcher = self.target.watcher();
         let since = watcher.now();
         let live = self.target.cluster.get(resource, &id.namespace, &id.name).await?;
         // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
@@ -220,7 +222,8 @@ impl World {
         (live, dry): (Object, &Object),
         since: Moment,
     ) -> SeenState {
-        let (id, watcher) = (&manifest.id, self.target.watcher());
+        let id = &manifest.id;
+        let watcher = self.target.watcher();
         if switches_for_apply(&manifest.object, Some(&live)).skips_apply(true) {
             watcher.released(&self.node, id);
             return SeenState::Skipped;

@@ -202,7 +202,8 @@ impl World {
         resource: &Resource,
         live: Object,
     ) -> Result<(), ClusterError> {
-        let (cluster, id) = (&self.target.cluster, &manifest.id);
+        let cluster = &self.target.cluster;
+        let id = &manifest.id;
         let overrides = &self.context.settings.override_manager;
         let mut live = live;
         for attempt in 1.. {

@@ -121,7 +121,8 @@ pub(super) async fn check(
 
 /// What texts of a handler may name.
 fn variables(event: &LifecycleEvent) -> Variables {
-    let (spec, subject) = (&event.spec, &event.spec.subject);
+    let spec = &event.spec;
+    let subject = &event.spec.subject;
     let mut own = BTreeMap::from([
         ("lifecycle", spec.lifecycle.clone()),
         ("phase", spec.phase.as_str().to_owned()),
@@ -137,7 +138,8 @@ fn variables(event: &LifecycleEvent) -> Variables {
         release.map_or_else(|| subject.namespace.clone(), |it| it.namespace.clone()),
     );
     let of = |revision: &Option<LifecycleRevision>| revision.clone().unwrap_or_default();
-    let (from, to) = (of(&spec.from), of(&spec.to));
+    let from = of(&spec.from);
+    let to = of(&spec.to);
     own.insert("fromRevision", from.revision);
     own.insert("fromChartVersion", from.chart_version.unwrap_or_default());
     own.insert("toRevision", to.revision);
@@ -177,7 +179,8 @@ impl Check<'_> {
         (name, value): (&'static str, Value),
         (good, bad): (Option<&String>, Option<&String>),
     ) -> Finding {
-        let (good, bad) = (good.cloned(), bad.cloned());
+        let good = good.cloned();
+        let bad = bad.cloned();
         let event = self.event_value();
         let judge = move || {
             let holds = |of: &str, text: &Option<String>| {
@@ -280,7 +283,8 @@ impl Check<'_> {
                 (Method::POST, self.event_value().to_string().into_bytes())
             }
         };
-        let (letter, tls) = (Letter { method, url, headers, body }, Tls::default());
+        let letter = Letter { method, url, headers, body };
+        let tls = Tls::default();
         let sent = send(clients, (&tls, None), letter, MAX_BODY);
         match tokio::time::timeout(LIMIT, sent).await {
             Ok(Ok(answer)) => Ok((answer.status, answer.body)),

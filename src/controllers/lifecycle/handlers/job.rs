@@ -84,7 +84,8 @@ pub(super) async fn check(
     event: &LifecycleEvent,
     wanted: &Object,
 ) -> Result<Finding, String> {
-    let (namespace, name) = (event.namespace().unwrap_or_default(), wanted.name());
+    let namespace = event.namespace().unwrap_or_default();
+    let name = wanted.name();
     let shown = |error: ClusterError| error.to_string();
     let found = target.get(&jobs(), &namespace, name).await.map_err(shown)?;
     let found = found.map(Object::into_value);
@@ -152,7 +153,8 @@ async fn note(
     steps: &[&LifecycleProgress],
 ) -> Result<(), ClusterError> {
     let patch = json!({"metadata": metadata, "status": {"steps": steps}});
-    let (namespace, name) = (event.namespace().unwrap_or_default(), event.name_any());
+    let namespace = event.namespace().unwrap_or_default();
+    let name = event.name_any();
     let place = (namespace.as_str(), name.as_str());
     cluster.merge_patch_status(&resource::<LifecycleEvent>(), place, &patch, MANAGER).await
 }

@@ -21,7 +21,8 @@ fn resource() -> Resource {
 
 #[test]
 fn what_is_lost_before_the_answer_arrives_is_remembered() {
-    let (a, b) = (id(1), id(2));
+    let a = id(1);
+    let b = id(2);
     let mut losses = Recent::default();
     losses.add(&a, None);
     let moment = losses.now();
@@ -90,13 +91,16 @@ fn check(state: &State, naive: &Naive) {
 
 #[tokio::test]
 async fn the_indexes_agree_with_a_search_of_everything() {
-    let (mut state, mut naive, mut seed) = (State::default(), Naive::default(), 7_u64);
+    let mut state = State::default();
+    let mut naive = Naive::default();
+    let mut seed = 7_u64;
     let mut below = |bound: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((seed >> 33) % bound).unwrap()
     };
     for _ in 0..4_000 {
-        let (who, what) = (node(below(8)), id(below(8)));
+        let who = node(below(8));
+        let what = id(below(8));
         match below(6) {
             0 | 1 => {
                 state.wait(&who, &what);

@@ -102,7 +102,8 @@ fn run(address: SocketAddr, more: &Value) -> Result<(Stored<OCIRepositoryStatus>
     }))
     .unwrap();
     let work = wish(&object, Resolved::default())?.work;
-    let (known, url) = (Known::default(), object.spec.url.clone());
+    let known = Known::default();
+    let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (found, pulled) = runtime.block_on(async {
         let found = resolve_tag(&work, &known, &url).await?;
@@ -215,7 +216,8 @@ fn what_is_not_signed_is_refused_before_it_is_pulled() {
     let signed = Verification::for_tests(&object, BTreeMap::new());
     let resolved = Resolved { signed: Some(signed), ..Resolved::default() };
     let work = wish(&object, resolved).unwrap_or_else(|_| unreachable!()).work;
-    let (known, url) = (Known::default(), object.spec.url.clone());
+    let known = Known::default();
+    let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = runtime.block_on(async {
         let found = resolve_tag(&work, &known, &url).await?;
@@ -244,7 +246,8 @@ fn a_signed_chart_counts_under_the_tag_of_its_own_version_only() {
         }))
         .unwrap();
         let work = wish(&object, Resolved::default()).unwrap_or_else(|_| unreachable!()).work;
-        let (known, url) = (Known::default(), object.spec.url.clone());
+        let known = Known::default();
+        let url = object.spec.url.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let pulled = runtime.block_on(async {
             let found = resolve_tag(&work, &known, &url).await?;

@@ -71,7 +71,8 @@ fn field(word: &'static str) -> Option<(&'static str, Field)> {
         Some((word, key)) => (word, Some(Items::By(key))),
         None => (word, None),
     };
-    let (name, retains_wanted_only) = (word.trim_end_matches(['~', '=']), word.ends_with('~'));
+    let name = word.trim_end_matches(['~', '=']);
+    let retains_wanted_only = word.ends_with('~');
     let is_replaced = word.ends_with('=');
     let field = Field { retains_wanted_only, is_replaced, items, below };
     (!name.is_empty()).then_some((name, field))

@@ -109,7 +109,8 @@ fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
             stop: Stop::default(),
             names: None,
         };
-        let (name, namespace) = ("web".to_owned(), "apps".to_owned());
+        let name = "web".to_owned();
+        let namespace = "apps".to_owned();
         let rendered = post_renderers.with(|post_render| {
             let request = Request {
                 chart,

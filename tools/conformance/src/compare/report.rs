@@ -309,7 +309,8 @@ mod tests {
     #[test]
     fn an_answer_is_compared_with_what_is_kept_of_it() {
         let long = "line\n".repeat(20_000);
-        let (wanted, got) = (answer(0, &long, "w"), answer(0, &format!("{long}x"), ""));
+        let wanted = answer(0, &long, "w");
+        let got = answer(0, &format!("{long}x"), "");
         let kept = Recorded::of(&wanted);
         assert!(Difference::from_recorded("run", &[], &kept, &wanted).is_none());
         let shown = Difference::from_recorded("run", &[], &kept, &got).unwrap().shown;

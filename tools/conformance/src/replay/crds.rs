@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn a_field_of_ours_only_and_one_of_flux_only_are_differences() {
-        let (flux, ours) = (json!({"a": 1, "b": {"c": 0}}), json!({"b": {"c": 0.0}, "d": 2}));
+        let flux = json!({"a": 1, "b": {"c": 0}});
+        let ours = json!({"b": {"c": 0.0}, "d": 2});
         assert_eq!(differences(&flux, &ours), ["/a: missing 1", "/d: added 2"]);
     }
 }

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn long_answers_are_shown_where_they_differ() {
-        let (wanted, got) = ("a".repeat(5000) + "x", "a".repeat(5000) + "y\n");
+        let wanted = "a".repeat(5000) + "x";
+        let got = "a".repeat(5000) + "y\n";
         let alike = alike(&wanted, &got);
         assert_eq!(clip(&wanted, alike), format!("… \"{}x\"", "a".repeat(COMMON_CHARACTERS_SHOWN)));
         assert_eq!(clip(&got, alike), format!("… \"{}y\\n\"", "a".repeat(COMMON_CHARACTERS_SHOWN)));

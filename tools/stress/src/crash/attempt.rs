@@ -87,7 +87,8 @@ pub(super) async fn attempt<S: Scenario>(
         judged: 0,
         violations: Vec::new(),
     };
-    let (mut snapshots, mut log) = (Vec::new(), String::new());
+    let mut snapshots = Vec::new();
+    let mut log = String::new();
     for (act, name) in S::ACTS.iter().enumerate() {
         let expected = usual.and_then(|usual| usual.get(act));
         let played = run.play(act, expected).await.with_context(|| format!("act `{name}`"))?;

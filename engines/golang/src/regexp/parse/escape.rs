@@ -58,7 +58,8 @@ impl<'p> Parser<'p> {
                 continue;
             }
             let (low, after) = class_character(rest, at)?;
-            let (mut high, mut end) = (low, after);
+            let mut high = low;
+            let mut end = after;
             if let Some(after) = after.strip_prefix('-')
                 && !after.is_empty()
                 && !after.starts_with(']')
@@ -172,7 +173,8 @@ fn hexadecimal(text: &str) -> Result<(u32, &str), &str> {
             _ => Err(rest),
         };
     };
-    let (mut code, mut count) = (0u32, 0);
+    let mut code = 0u32;
+    let mut count = 0;
     loop {
         let (character, after) = first(rest);
         rest = after;

@@ -70,7 +70,9 @@ pub(super) struct Event<'n> {
 
 impl Event<'_> {
     pub(super) fn new(kind: EventKind) -> Self {
-        let (anchor, value, tag) = ("", "", Tag::default());
+        let anchor = "";
+        let value = "";
+        let tag = Tag::default();
         Self { kind, anchor, tag, value, head: "", line: "", foot: "", tail: "" }
     }
 }

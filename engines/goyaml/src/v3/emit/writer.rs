@@ -312,7 +312,8 @@ impl Writer {
         // means the next one.
         let first = text.chars().find(|c| !is_break(*c));
         let doubles = first.is_some_and(|c| !matches!(c, ' ' | '\t' | '\0'));
-        let (mut after_break, mut is_indented) = (true, true);
+        let mut after_break = true;
+        let mut is_indented = true;
         for c in text.chars() {
             if is_break(c) {
                 if !after_break && !is_indented && c == '\n' && doubles {

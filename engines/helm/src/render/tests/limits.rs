@@ -350,7 +350,8 @@ fn error_within(chart: &Chart, env: &Env, limits: Limits) -> String {
     on_stack(|| {
         let mut budget = Budget::with_stop(limits, env.stop.clone());
         let templates = Templates::parse(chart).unwrap();
-        let (values, release) = (Map::default(), release());
+        let values = Map::default();
+        let release = release();
         let seen = (chart, &values, &release);
         let mode = Mode::default();
         let rendered = templates.render_within(seen, env, mode, &mut budget, &mut Vec::new());

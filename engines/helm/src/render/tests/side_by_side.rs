@@ -31,7 +31,8 @@ fn said(chart: &Chart, json: Json, env: &Env) -> (Result<Vec<String>, String>, b
         let mut all = Vec::new();
         // The second time it may be known that there is an order.
         for _ in 0..2 {
-            let (mode, values) = (Mode::default(), values(json.clone()));
+            let mode = Mode::default();
+            let values = values(json.clone());
             let strings = templates.render(chart, &values, &release(), env, mode, &mut Vec::new());
             let strings = strings.map_err(|error| error.to_string()).map(|strings| {
                 let strings = strings.into_values().rev();

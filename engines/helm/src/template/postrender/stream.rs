@@ -121,7 +121,8 @@ fn split(text: &[u8]) -> Result<Vec<&[u8]>, StreamError> {
     if text.is_empty() {
         return Ok(parts);
     }
-    let (mut part_start, mut line_start) = (0, 0);
+    let mut part_start = 0;
+    let mut line_start = 0;
     // The line break before a separator is part of it, so it may not be that of the separator before.
     let mut may_separate = false;
     for line in text.split_inclusive(|byte| *byte == b'\n') {

@@ -60,7 +60,8 @@ pub(super) fn call(
         },
         "formatlist" => format_list(evaluator, arguments),
         "regex" => exactly(arguments).and_then(|[pattern, on]| {
-            let (pattern, on) = (regexp(&text(pattern)?)?, text(on)?);
+            let pattern = regexp(&text(pattern)?)?;
+            let on = text(on)?;
             evaluator.take(on.len())?;
             let found = pattern
                 .find_groups(&on)
@@ -68,7 +69,8 @@ pub(super) fn call(
             Ok(groups(&pattern, &found))
         }),
         "regexall" => exactly(arguments).and_then(|[pattern, on]| {
-            let (pattern, on) = (regexp(&text(pattern)?)?, text(on)?);
+            let pattern = regexp(&text(pattern)?)?;
+            let on = text(on)?;
             evaluator.take(on.len())?;
             let all = pattern.find_all(&on, None).into_iter();
             let all = all.filter_map(|found| {

@@ -110,7 +110,9 @@ mod tests {
         let good = wrapped(&theirs.to_public(), [7; 16]);
         let is_refused = |stanza: &Stanza| matches!(own.unwrap_stanza(stanza), Some(Err(_)));
         let with = |change: &dyn Fn(&mut Stanza)| {
-            let (tag, args, body) = (good.tag.clone(), good.args.clone(), good.body.clone());
+            let tag = good.tag.clone();
+            let args = good.args.clone();
+            let body = good.body.clone();
             let mut stanza = Stanza { tag, args, body };
             change(&mut stanza);
             stanza

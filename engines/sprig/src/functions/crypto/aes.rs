@@ -28,7 +28,8 @@ const BLOCK: usize = 16;
 
 /// A text encrypted, in base64 behind the random block that it begins with. An empty text stays empty.
 fn encrypt_aes(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    let (password, plain) = (text(args, 0), text(args, 1));
+    let password = text(args, 0);
+    let plain = text(args, 1);
     if plain.is_empty() {
         return Ok(Value::from(""));
     }
@@ -49,7 +50,8 @@ fn encrypted(password: &[u8], plain: &[u8], iv: [u8; BLOCK]) -> Result<Vec<u8>, 
 
 /// The text that was encrypted.
 fn decrypt_aes(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    let (password, encoded) = (text(args, 0), text(args, 1));
+    let password = text(args, 0);
+    let encoded = text(args, 1);
     if encoded.is_empty() {
         return Ok(Value::from(""));
     }

@@ -364,7 +364,8 @@ fn name(common_name: &[u8]) -> Result<Vec<u8>, String> {
 
 /// A time in the form that its year asks for.
 fn moment(time: &Time) -> Result<TaggedDerValue, String> {
-    let (date, clock) = (time.date(), time.clock());
+    let date = time.date();
+    let clock = time.clock();
     let rest = format!(
         "{:02}{:02}{:02}{:02}{:02}Z",
         date.month, date.day, clock.hour, clock.minute, clock.second

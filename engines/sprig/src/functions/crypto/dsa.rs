@@ -92,7 +92,8 @@ fn is_prime<E>(
     work: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<bool, E> {
     let zero = BigUint::ZERO;
-    let (one, two) = (BigUint::from(1_u32), BigUint::from(2_u32));
+    let one = BigUint::from(1_u32);
+    let two = BigUint::from(2_u32);
     // Most numbers have a small divisor.
     work(DIVIDING)?;
     if (3_u32..2000).step_by(2).any(|divisor| number % divisor == zero) {

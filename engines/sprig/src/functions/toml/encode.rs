@@ -186,7 +186,8 @@ impl Encoder {
 
     fn inline_table(&mut self, table: &Value, depth: usize) -> Result<(), EncodeError> {
         let (direct, tables, is_struct) = parts(table)?;
-        let (count, more) = (direct.len() + tables.len(), !tables.is_empty());
+        let count = direct.len() + tables.len();
+        let more = !tables.is_empty();
         self.put("{")?;
         for (group, is_followed) in [(direct, more), (tables, false)] {
             let last = group.len().saturating_sub(1);
@@ -214,7 +215,8 @@ fn parts(table: &Value) -> Result<(Vec<Part>, Vec<Part>, bool), EncodeError> {
         }
         _ => (Vec::new(), false),
     };
-    let (mut direct, mut tables) = (Vec::new(), Vec::new());
+    let mut direct = Vec::new();
+    let mut tables = Vec::new();
     for (field, (key, value)) in entries.into_iter().enumerate() {
         if is_struct && !key.first().is_some_and(u8::is_ascii_uppercase) {
             continue;

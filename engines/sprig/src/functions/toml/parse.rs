@@ -457,7 +457,8 @@ impl Parser<'_> {
 
     /// An inline table, behind its brace. It is entered as other tables are, so that the same rules hold.
     fn inline_table(&mut self, is_in_array: bool) -> Outcome<Value> {
-        let (context, key) = (self.document.context.clone(), self.document.key.clone());
+        let context = self.document.context.clone();
+        let key = self.document.key.clone();
         let mut inside = context.clone();
         inside.push(std::mem::take(&mut self.document.key));
         self.document.imply(&inside);

@@ -159,7 +159,9 @@ proptest! {
     /// serves again is asked again by itself.
     #[test]
     fn no_history_keeps_a_host_closed(acts in proptest::collection::vec(act(), 0..200)) {
-        let (mut breaker, mut now, mut tickets) = (CircuitBreaker::default(), 0_i64, Vec::new());
+        let mut breaker = CircuitBreaker::default();
+        let mut now = 0_i64;
+        let mut tickets = Vec::new();
         for act in acts {
             match act {
                 Act::Ask => match breaker.admit(at(now)) {

@@ -279,11 +279,9 @@ fn compare_decoded(wanted: &Value, got: &Request) -> Judgement {
 /// An envelope of Sentry without what the recording drops.
 fn envelope(body: &[u8]) -> Value {
     let mut lines = body.split(|byte| *byte == b'\n').map(lenient);
-    let (mut header, mut kind, mut item) = (
-        lines.next().unwrap_or_default(),
-        lines.next().unwrap_or_default(),
-        lines.next().unwrap_or_default(),
-    );
+    let mut header = lines.next().unwrap_or_default();
+    let mut kind = lines.next().unwrap_or_default();
+    let mut item = lines.next().unwrap_or_default();
     let remove = |value: &mut Value, path: &str, names: &[&str]| {
         if let Some(members) = value.pointer_mut(path).and_then(Value::as_object_mut) {
             members.retain(|name, _| !names.contains(&&**name));
